@@ -234,3 +234,27 @@ def test_errors() -> None:
     ):  # fmt: skip
         agree_in_error(call, x)
     agree_in_warning(lambda T, x: T.nn.InstanceNorm1d(4)(x), x)
+
+
+NORMS = {
+    "group": lambda F, x: F.group_norm(x, 2),
+    "instance": lambda F, x: F.instance_norm(x),
+    "batch": lambda F, x: F.batch_norm(x, None, None, training=True),
+    "layer": lambda F, x: F.layer_norm(x, (5,)),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("write", ["silu", "relu", "mul_"])
+def test_activations_may_write_into_what_a_norm_gives(norm, write):
+    values = RANDOM.normal(size=(3, 4, 5))
+    found = []
+    for T in (pytest.importorskip("torch"), adjit):
+        F = T.nn.functional
+        x = T.tensor(values, requires_grad=True)
+        made = NORMS[norm](F, x)
+        made = made.mul_(3) if write == "mul_" else getattr(F, write)(made, inplace=True)
+        (made * T.arange(60.0, dtype=T.float64).reshape(3, 4, 5)).sum().backward()
+        found.append((made.detach().numpy(), x.grad.numpy()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-10)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+import subprocess
+import sys
 import threading
 from collections import Counter, OrderedDict, namedtuple
 from collections.abc import Callable
@@ -521,3 +523,9 @@ def test_options_that_need_processes_are_refused():
         DataLoader([1], timeout=1)
     with pytest.raises(ValueError, match="workers of this DataLoader are threads"):
         DataLoader([1], num_workers=1, multiprocessing_context="spawn")
+
+
+def test_the_sampler_of_processes_is_found_without_an_import_of_its_module():
+    code = "import adjit; print(adjit.utils.data.distributed.DistributedSampler.__name__)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "DistributedSampler\n"

@@ -899,6 +899,7 @@ def test_schedule_saved_by_torch_is_loaded(make):
     run(reference, expected, 6)
     optimizer = scheduled(T)
     scheduler = make(T.optim.lr_scheduler, optimizer)
+    assert sorted(scheduler.state_dict()) == sorted(expected.state_dict())
     optimizer.load_state_dict(copy.deepcopy(reference.state_dict()))
     scheduler.load_state_dict(copy.deepcopy(expected.state_dict()))
     assert_same_history(run(optimizer, scheduler, 8), run(reference, expected, 8))

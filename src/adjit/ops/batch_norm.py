@@ -388,7 +388,7 @@ def grouped(
 @grouped.vjp
 def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
     axes = all_but_channels(x)
-    _, means, scales = outs
+    means, scales = outs[1], outs[2]  # not the first, into which activations write
     length = x.numel() // means.numel()
     rows = (means.numel(), length)
     weighted = g if weight is None else g * per_channel(weight, x)

@@ -16,23 +16,25 @@ class _MomentumCycling(LRScheduler):
     cycle_momentum: bool
     use_beta1: bool
 
-    def _init_momentum(self, base: Any, highest: Any, last_epoch: int) -> None:
+    def _init_momentum(
+        self, base: Any, highest: Any, last_epoch: int
+    ) -> tuple[list[float], list[float]]:
+        """The lowest and the highest momentum of each group."""
         defaults = self.optimizer.defaults
         if "momentum" not in defaults and "betas" not in defaults:
             raise ValueError(
                 "optimizer must support momentum or beta1 with `cycle_momentum` option enabled"
             )
         self.use_beta1 = "betas" in defaults
-        self.base_momentums = per_group("base_momentum", self.optimizer, base)
-        self.max_momentums = per_group("max_momentum", self.optimizer, highest)
+        lows = per_group("base_momentum", self.optimizer, base)
+        highs = per_group("max_momentum", self.optimizer, highest)
         if last_epoch != -1:
-            return
-        for group, low, high in zip(
-            self.optimizer.param_groups, self.base_momentums, self.max_momentums, strict=True
-        ):
+            return lows, highs
+        for group, low, high in zip(self.optimizer.param_groups, lows, highs, strict=True):
             self._set_momentum(group, high)
             group["max_momentum"] = high
             group["base_momentum"] = low
+        return lows, highs
 
     def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
         if self.use_beta1:
@@ -117,7 +119,9 @@ class CyclicLR(_MomentumCycling):
             self.scale_mode = "iterations" if mode == "exp_range" else "cycle"
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
-            self._init_momentum(base_momentum, max_momentum, last_epoch)
+            self.base_momentums, self.max_momentums = self._init_momentum(
+                base_momentum, max_momentum, last_epoch
+            )
         super().__init__(optimizer, last_epoch)
         self.base_lrs = base_lrs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from .collate import default_collate, default_convert
@@ -31,16 +32,15 @@ if TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "DistributedSampler"})
+    return sorted({*globals(), "DistributedSampler", "distributed"})
 
 
 def __getattr__(name: str) -> Any:
     """What needs several processes, loaded at its first use."""
-    if name != "DistributedSampler":
+    if name not in ("DistributedSampler", "distributed"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .distributed import DistributedSampler
-
-    return DistributedSampler
+    module = importlib.import_module(".distributed", __name__)
+    return module if name == "distributed" else module.DistributedSampler
 
 
 __all__ = [
