@@ -41,13 +41,19 @@ _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
-def read(function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
+def read(
+    function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False
+) -> Procedure:
     """Read a function for arguments of these kinds.
+
+    `on_gpu`: loops by `prange` are independent whatever options Numba was given.
 
     Raises:
         NotDifferentiable: with the line, if it has something that cannot be differentiated.
     """
-    return FunctionReader().read(function, kinds)
+    reader = FunctionReader()
+    reader.runs_parallel = on_gpu
+    return reader.read(function, kinds)
 
 
 def runs_parallel(function: Function) -> bool:
@@ -72,7 +78,7 @@ class FunctionReader(Expressions):
         source = self.enter(function, None)
         if source.tree.args.kwonlyargs and not self.has_settings:
             self.reject(source.tree, "a function with keyword-only parameters", "use plain ones")
-        self.runs_parallel = runs_parallel(function)
+        self.runs_parallel = self.runs_parallel or runs_parallel(function)
         params = self._parameters(source)
         if len(params) != len(kinds):
             self.reject(
@@ -432,6 +438,7 @@ class FunctionReader(Expressions):
                 del names[name]  # written in place
         body = Suite("loop")
         item = Repeat(kind, body, [], self.fresh("trips"), is_parallel=is_parallel)
+        item.is_library = self.stack[-1].is_library
         buffers = self._buffers(s, names)
         before = {b.name: self.writes_to.get(b.name, 0) for b in buffers.values()}
         outer, around = self.block, self.environment

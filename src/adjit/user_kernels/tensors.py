@@ -25,6 +25,8 @@ from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
 from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
+from .gpu_run import GpuArray
+from .gpu_tensors import GpuFiles, memory_on, place_of, results_on
 from .source import Function, python_function, remember
 
 
@@ -95,6 +97,7 @@ class UserKernel:
         self.py_func, self.checkpoint = python_function(f), checkpoint
         self._function = f
         self._codes = Specializations(self.py_func, self._code_for)
+        self._on_gpu = GpuFiles(self._function)
         self._examples: dict[object, UserKernel] = {}  # the kernels that `vmap` calls
         functools.update_wrapper(self, self.py_func)
         remember(self.py_func)
@@ -127,6 +130,10 @@ class UserKernel:
             )
         firsts = _values([_first(a) for a in args])
         code = self.code_for(firsts)
+        if code.place is not devices.CPU:
+            raise RuntimeError(
+                f"the kernel {name} has no vmap on a GPU: give it the whole batch, with a prange over the examples"
+            )
         has = tuple([level.has(a) for a in args])
         for k in code.written:
             if not has[k]:
@@ -163,6 +170,9 @@ class UserKernel:
         self, values: Sequence[Any], wrt: tuple[int, ...] | None = None, mode: Mode = "reverse"
     ) -> KernelCode:
         """The code for arguments like these, differentiated by those of `wrt`."""
+        place = place_of(self.py_func.__name__, values)
+        if place is not None:
+            return KernelCode(self, self._on_gpu.find(values, wrt), wrt, place)
         return self._codes.find(values, (wrt, mode))
 
     def _code_for(
@@ -206,7 +216,8 @@ class UserKernel:
         lines += [
             f"no gradient flows through {function} ({note})" for function, note in facts["flat"]
         ]
-        lines.append(f"on the tape: {file.module.peak_bytes(*values)} bytes")
+        if hasattr(file.module, "peak_bytes"):  # on a GPU launches count
+            lines.append(f"on the tape: {file.module.peak_bytes(*values)} bytes")
         return "\n".join(lines)
 
 
@@ -214,9 +225,14 @@ class KernelCode:
     """The generated code for one kind of arguments, and what there is to do with its results."""
 
     def __init__(
-        self, kernel: UserKernel, file: GeneratedFile, wrt: tuple[int, ...] | None
+        self,
+        kernel: UserKernel,
+        file: GeneratedFile,
+        wrt: tuple[int, ...] | None,
+        place: devices.device = devices.CPU,
     ) -> None:
         facts = file.facts
+        self.place = place
         self.kernel, self.file, self.module, self.wrt = kernel, file, file.module, wrt or ()
         self.is_tuple: bool = facts["is_tuple"]
         # Of results: the dtypes of floats and arrays, None for whole numbers, which stay Python's.
@@ -239,17 +255,19 @@ class KernelCode:
         self, values: Sequence[Any], adjoints: Sequence[Any], wanted: Sequence[Any]
     ) -> tuple[Sequence[Any], list[Tensor]]:
         """The results that are numbers, and the gradients as tensors of the shapes and dtypes of `wanted`."""
-        gradients = [_memory_like(a) if a.spec.ndim else None for a in wanted]
+        gradients = [memory_on(self.place, a) if a.spec.ndim else None for a in wanted]
         arrays = [_array(g) for g in gradients if g is not None]
         numbers, found = self.module.pullback(*values, *adjoints, *arrays)
         rest = iter(found)
         return numbers, [
-            number(float(next(rest)), a.spec.dtype) if g is None else g
+            number(float(next(rest)), a.spec.dtype).to(a.device) if g is None else g
             for a, g in zip(wanted, gradients, strict=True)
         ]
 
     def as_results(self, results: Sequence[Any]) -> list[Any]:
         """Tensors of floats and arrays; whole numbers as they are."""
+        if self.place is not devices.CPU:
+            return results_on(self.place, results, self.kinds)
         return [
             r if kind is None else from_array(r) if isinstance(r, np.ndarray) else number(r, kind)
             for r, kind in zip(results, self.kinds, strict=True)
@@ -259,36 +277,28 @@ class KernelCode:
 def _values(args: Sequence[Any]) -> list[Any]:
     """What Numba is given for arguments: arrays, and numbers for tensors without dimensions."""
     return [
-        a if not isinstance(a, Tensor) else _array(a) if a.spec.ndim else _array(a)[()]
+        a if not isinstance(a, Tensor) else _array(a) if a.spec.ndim else _array(a.cpu())[()]
         for a in args
     ]
 
 
-def _array(t: Tensor) -> np.ndarray[Any, Any]:
+def _array(t: Tensor) -> Any:
     """An array on the value of a tensor, which is not marked as seen by others: it is read at once."""
     spec = t.spec
-    if spec.device is not devices.CPU:
-        raise RuntimeError(
-            f"kernels run on the CPU, got a tensor on {spec.device}: move it by .cpu()"
-        )
     kind = spec.dtype
-    if spec.numel == 0:
-        return np.empty(spec.shape, kind.numpy)
     if not spec.contiguous:
         return _array(t.detach().contiguous())
     state.deterministic = False
+    if spec.device is not devices.CPU:
+        return GpuArray(t.detach())
+    if spec.numel == 0:
+        return np.empty(spec.shape, kind.numpy)
     value = value_of(t.storage)
     memory: Any = (ctypes.c_char * (spec.numel * kind.itemsize)).from_address(
         value.address + t.offset * kind.itemsize
     )
     memory.holder = value
     return np.ndarray(spec.shape, kind.numpy, memory)
-
-
-def _memory_like(t: Tensor) -> Tensor:
-    """A dense tensor of undefined elements."""
-    made: Tensor = empty(dense_spec(t.spec.shape, t.spec.dtype))
-    return made
 
 
 def _first(a: Any) -> Any:
@@ -343,7 +353,10 @@ class KernelCall(AutogradFunction):
         several = results if code.is_tuple else (results,) if code.kinds else ()
         outs = code.as_results(several)
         for k in written:
-            args[k].copy_(from_array(values[k]))
+            changed = values[k]
+            args[k].copy_(
+                changed.tensor if isinstance(changed, GpuArray) else from_array(changed)
+            )
         return (*outs, *[args[k] for k in written])
 
     @staticmethod
@@ -412,6 +425,10 @@ class KernelPullback(AutogradFunction):
     @staticmethod
     def backward(ctx: Any, *directions: Any) -> Any:
         kernel, wrt = ctx.code.kernel, ctx.code.wrt
+        if ctx.code.place is not devices.CPU:
+            raise RuntimeError(
+                f"the kernel {kernel.py_func.__name__} has no double backward on a GPU: move its arguments by .cpu()"
+            )
         if tracers and is_traced(directions):
             return _one_by_one(functools.partial(KernelPullback.backward, ctx), directions)
         if is_grad_enabled():

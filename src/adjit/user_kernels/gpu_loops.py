@@ -1,0 +1,413 @@
+"""A kernel's loops by `prange` as device kernels, in code for the host that launches them.
+
+The function and its way back are what they are on the CPU, run as plain Python on arrays of a GPU: loops by
+`prange`, and those of whole-array statements, are launches, with a thread for each round (or for several,
+when there are very many). Rounds run again on the way back, each with a tape of its own, whose length the
+forward pass has counted. Adjoints of elements that one round has are stored; those that many have get a
+number for each thread, added up in order, or are added to atomically.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from numba import types
+
+from .. import config
+from .checkpoints import outer_loops
+from .generated import (
+    GeneratedFile,
+    digest_of_room,
+    facts_of,
+    file_of,
+    is_floating,
+    kind_of,
+    pullback_source,
+)
+from .gpu_text import Given, KernelText, Memory
+from .parallel import Rounds
+from .reader import read
+from .refusal import NotDifferentiable
+from .reverse import ReverseWriter, WayBack
+from .source import Function, meaning_of_function, python_function
+from .structure import Carried, Load, Make, Procedure, Repeat, StoreElement, walk
+from .tape_layout import trips_text
+from .typing_pass import infer_types
+from .vocabulary import text
+from .writing import Lines, ProcedureWriter, results_text, shape_text
+
+_KINDS = {"b1": "b", "i8": "i", "f4": "f4", "f8": "f8"}
+_WORDS = ("first_unit", "all_threads")
+_DEVICE = "adjit.kernels.language.device"
+
+
+def loops_on_gpu(f: Procedure) -> dict[Repeat, DeviceRounds]:
+    """The loops that are launches.
+
+    Raises:
+        RuntimeError: if something of the function cannot run there.
+        NotDifferentiable: if it cannot be shown that no two rounds of a prange write one place.
+    """
+    found: dict[Repeat, DeviceRounds] = {}
+    for loop in outer_loops(f.body):
+        if loop.is_parallel:
+            found[loop] = DeviceRounds(f, loop)
+        elif loop.is_library:
+            try:
+                found[loop] = DeviceRounds(f, loop)
+            except NotDifferentiable:
+                raise RuntimeError(
+                    f"{f.heading}: this statement of {f.name} cannot run on a GPU\n    {loop.note}\n"
+                    "Do it on tensors, outside of the kernel, or write a loop by prange."
+                ) from None
+        elif any(isinstance(i, (Load, StoreElement, Make)) for _, i in walk(loop.body)):
+            raise RuntimeError(
+                f"{f.heading}: a loop of {f.name} that is in no prange cannot run on a GPU\n"
+                f"    {loop.note}\nMark it by prange if its rounds are independent; steps that follow each "
+                "other are calls of a kernel that makes one. Or move the tensors by .cpu()."
+            )
+    if not found:
+        raise RuntimeError(
+            f"{f.heading}: {f.name} cannot run on a GPU: none of its loops is marked as independent\n"
+            "Write `for i in prange(n)` for its outer loop, or move the tensors by .cpu()."
+        )
+    return found
+
+
+class DeviceRounds(Rounds):
+    """How a loop runs on a GPU."""
+
+    def __init__(self, f: Procedure, loop: Repeat) -> None:
+        super().__init__(f, loop)
+        self.definitions: dict[str, str] = {}  # of kernels, by what they do
+
+    def array(self, name: str) -> Given:
+        ndim, dtype = self.f.arrays[name]
+        return Given(name, dtype, ndim)
+
+    def given(self, names: Sequence[str]) -> list[Given]:
+        f = self.f
+        return [self.array(n) if n in f.arrays else Given(n, f.types.get(n, "f8")) for n in names]
+
+    def run(self, w: Lines) -> None:
+        """Code in the place of the loop, which is not differentiated."""
+        body = Lines()
+        ProcedureWriter(self.f).block(self.loop.body, body)
+        self._hand_on(body)
+        self.define("rounds", self.given(self.names), body, [c.inside for c in self.sums])
+        self.launch("rounds", self.names, w)
+
+    def run_counted(self, body: Lines, w: Lines) -> None:
+        """The same before its way back: `body` are its rounds with what they keep, which is only counted."""
+        self._hand_on(body)
+        sums = [c.inside for c in self.sums]
+        counts = self.define("counted", self.given(self.names), body, sums, counts=True)
+        if not counts:
+            del self.definitions["counted"]
+            self.run(w)
+        else:
+            self.launch("counted", self.names, w)
+
+    def _hand_on(self, body: Lines) -> None:
+        for c in self.sums:
+            body.add(f"{c.inside} = {text(c.following)}")
+
+    def launch(self, name: str, args: Sequence[str], w: Lines) -> None:
+        t = self.trips
+        w.add(f"{t} = {trips_text(self.loop)}")
+        given = [text(self.loop.start), t, *args]
+        w.add(f"{t}_s, {t}_p = {t}_{name}({', '.join(given)})")
+        for k, c in enumerate(self.sums):
+            w.add(f"{c.after} = {text(c.first)} + {t}_s[{k}]")
+
+    def keep_arrays(self, w: Lines) -> None:
+        for k, name in enumerate(self.arrays):
+            w.add(f"{self.trips}_{k}q = {name}.copy()")
+
+    def restore_arrays(self, w: Lines) -> None:
+        for k, name in enumerate(self.arrays):
+            w.add(f"{name}[:] = {self.trips}_{k}q")
+
+    # ----- kernels -----
+
+    def define(
+        self, name: str, given: Sequence[Given], body: Lines, sums: Sequence[str], *, counts: bool = False
+    ) -> bool:
+        """Note the kernel of the rounds; says whether they use the tape."""
+        shared = [g.name for g in given if g.is_shared]
+        made = [self._kernel(name, given, body, sums, counts, a) for a in (["rows", "atomic"] if shared else ["plain"])]  # fmt: skip
+        kernel = made[0]
+        w = Lines()
+        w.add(f"{self.trips}_{name} = LoopKernel(")
+        w.add(f"    {self.kernel_name(name)!r},")
+        w.add("    [")
+        for g in given:
+            w.add(f"        {tuple(g)!r},")
+        w.add("    ],")
+        w.add(f"    sums={len(sums)}, counts={counts and kernel.text.uses_tape}, ")
+        w.add(f"    tape={kernel.text.uses_tape and not counts}, errors={kernel.text.messages!r},")
+        for k in made:
+            w.add(f"    {k.adds}='''{k.source}''',")
+        w.add(")")
+        self.definitions[name] = "\n".join(w.lines) + "\n"
+        return kernel.text.uses_tape
+
+    def kernel_name(self, name: str) -> str:
+        return f"{self.f.name}_{self.trips}_{name}"
+
+    def _kernel(
+        self, name: str, given: Sequence[Given], body: Lines, sums: Sequence[str], counts: bool, adds: str
+    ) -> _Kernel:
+        arrays = {
+            g.name: Memory(g.ndim, g.kind, g.of or g.name, adds if g.is_shared else "plain")
+            for g in given if g.ndim >= 0
+        }  # fmt: skip
+        kinds: dict[str, str | None] = {g.name: _KINDS.get(g.kind, "i") for g in given if g.ndim < 0}
+        kinds |= dict.fromkeys(("first_k", "rounds_k", "thread_k", "n_k"), "i")
+        written = KernelText(self.f, arrays, kinds, counts)
+        step = self.loop.step
+        by = "" if step == 1 else f" * ({step})"
+        lines = [f"{s} = 0.0" for s in sums]
+        lines.append(
+            f"for {self.loop.counter} in range(first_k + thread_k{by}, first_k + rounds_k{by}, n_k{by}):"
+        )
+        inside = [line for line in body.lines if line.strip()] or ["pass"]
+        if not body.has_code:
+            inside.append("pass")
+        code = written.translated([*lines, *["    " + line for line in inside]])
+        if written.uses_tape:
+            at = next(k for k, line in enumerate(code) if line.startswith(f"for {self.loop.counter} "))
+            code.insert(at + 1, "    tape_k = int64(0)")
+            written.imports["numpy"].add("int64")
+        return _Kernel(adds, written, self._source(name, given, written, code, sums))
+
+    def _source(
+        self, name: str, given: Sequence[Given], written: KernelText, code: list[str], sums: Sequence[str]
+    ) -> str:
+        head, end = [], []
+        for g in given:
+            if g.kind == "f4" and g.ndim < 0:
+                head.append(f"{g.name} = float32({g.name}_word_k)")
+                written.imports["numpy"].add("float32")
+            elif g.kind == "b1" and g.ndim < 0:
+                head.append(f"{g.name} = {g.name}_word_k != 0")
+        imports = {m: set(n) for m, n in written.imports.items()}
+        words = {w for w in _WORDS} | (imports.pop(_DEVICE, set()))
+        parameters = [p for g in given for p, _ in g.parameters()] + ["first_k", "rounds_k"]
+        if written.uses_tape and written.counts:
+            head.append("peak_k = int64(0)")
+            end.append("atomic_max_k(status_k, 1, peak_k)")
+            words.add("atomic_max")
+        elif written.uses_tape:
+            head.append("base_k = memory_k + thread_k * 8")
+            parameters.append("memory_k")
+        if sums:
+            parameters.append("sums_k")
+            end += [f"sums_k[thread_k * {len(sums)} + {k}] = {_as_double(written, s)}" for k, s in enumerate(sums)]  # fmt: skip
+        if written.messages or (written.uses_tape and written.counts):
+            parameters.append("status_k")
+        lines = [f"def {self.kernel_name(name)}({', '.join([*parameters, 'n_k'])}):"]
+        lines.append("    for thread_k in range(first_unit_k(), n_k, all_threads_k()):")
+        lines += ["        " + line for line in [*head, *code, *end]]
+        top = [f"from {_DEVICE} import {', '.join(f'{x} as {x}_k' for x in sorted(words))}"]
+        for module, names in sorted(imports.items()):
+            if names:
+                listed = ", ".join("at as at_k" if n == "at" else n for n in sorted(names))
+                top.append(f"from {module} import {listed}")
+        helpers = []
+        if any("wrap_k(" in line for line in code):
+            helpers += ["def wrap_k(i, n):", "    return i + n if i < 0 else i", "", ""]
+        if any("word_k(" in line for line in code):
+            helpers += ["def word_k(byte, threads):", "    return (byte >> 3) * (8 * threads) + (byte & 7)", "", ""]  # fmt: skip
+        return "\n".join(["", "import math", "", *top, "", "", *helpers, *lines, ""])
+
+
+class _Kernel(NamedTuple):
+    adds: str
+    text: KernelText
+    source: str
+
+
+def _as_double(written: KernelText, name: str) -> str:
+    if written.kinds.get(name) == "f8":
+        return name
+    written.imports["numpy"].add("float64")
+    return f"float64({name})"
+
+
+# ----- the host's side -----
+
+
+class _OnHost(ProcedureWriter):
+    """Writes arrays that are made as such of the GPU."""
+
+    def make(self, item: Make, w: Lines) -> None:
+        fill = None if item.fill is None else text(item.fill)
+        w.add(f"{item.dst} = {self.new_array(item, fill)}")
+
+    def new_array(self, item: Make, fill: str | None) -> str:
+        near = next(p for p in self.f.params if p in self.f.arrays)
+        return f"{near}.new({shape_text(item.shape)}, {item.dtype!r}, {fill})"
+
+
+class HostWriter(_OnHost):
+    """Writes the function with launches in the place of loops."""
+
+    def __init__(self, f: Procedure, rounds: Mapping[Repeat, DeviceRounds]) -> None:
+        super().__init__(f)
+        self.rounds = rounds
+
+    def loop(self, item: Repeat, w: Lines) -> None:
+        if item in self.rounds:
+            self.rounds[item].run(w)
+        else:
+            super().loop(item, w)
+
+    def source(self, name: str) -> str:
+        w = Lines()
+        w.add(f"def {name}({', '.join(self.f.params)}):")
+        with w.indented():
+            self.block(self.f.body, w)
+            w.add(f"return {results_text([text(v) for v in self.f.returns], self.f.returns_tuple)}")
+        return "\n".join(w.lines) + "\n"
+
+
+class HostReverseWriter(ReverseWriter, _OnHost):
+    """Writes the way back with launches in the place of loops."""
+
+    def __init__(
+        self, f: Procedure, params: Sequence[str], rounds: Mapping[Repeat, DeviceRounds]
+    ) -> None:
+        super().__init__(f, params)
+        self.rounds: dict[Repeat, DeviceRounds] = dict(rounds)  # type: ignore[assignment]
+
+    def loop(self, item: Repeat, w: Lines) -> None:
+        rounds = self.rounds.get(item)
+        if rounds is None:
+            super().loop(item, w)
+            return
+        rounds.keep_arrays(w)
+        body = Lines()
+        self.block(item.body, body)
+        rounds.run_counted(body, w)
+
+    def make(self, item: Make, w: Lines) -> None:
+        _OnHost.make(self, item, w)
+        if self.is_active(item.dst):
+            has_seed = item.dst in self.f.returns
+            w.add(f"{item.dst}_b = {f'{item.dst}_seed' if has_seed else self.new_array(item, '0')}")
+
+    def back_make(self, item: Make, back: WayBack) -> None:
+        """Nothing: arrays are memory of their own."""
+
+    def _back_in_parallel(self, rounds: Rounds, back: WayBack) -> None:
+        assert isinstance(rounds, DeviceRounds)
+        item, w, f = rounds.loop, back.w, self.f
+        live = [c for c in item.carried if self.is_active(c.inside)]
+        inner, body = WayBack(item.body), Lines()
+        for c in live:
+            self.add(c.following, f"{c.inside}_c", inner)
+        self.back(item.body, inner)
+        self.block(item.body, body)
+        self.enter(inner, back)
+        for c in live:
+            has = c.after in self.has_adjoint
+            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+        sums = list(inner.outer_adjoints)
+        if not inner.w.has_code and not sums:  # nothing to do for any round
+            rounds.definitions.pop("back", None)
+            return self._add_firsts(live, back)
+        arrays = [a for a in rounds.names if a in f.arrays and self.is_active(a)]
+        names = [*rounds.names, *[n for n in inner.outer if n not in rounds.names]]
+        rounds.restore_arrays(w)
+        given = rounds.given(names)
+        given += [Given(f"{a}_b", f.arrays[a][1], f.arrays[a][0], a, a in rounds.shared) for a in arrays]
+        given += [Given(f"{c.inside}_c", "f8") for c in live]
+        again = Lines()
+        for c in rounds.sums:  # which nobody reads
+            again.add(f"{c.inside} = 0.0")
+        again.extend(body)
+        again.extend(inner.w)
+        rounds.define("back", given, again, [f"{n}_b" for n in sums])
+        t = item.trips
+        args = [text(item.start), t, *[g.name for g in given]]
+        w.add(f"{t} = {trips_text(item)}")
+        if self._uses_tape(rounds):
+            args.append(f"tape={t}_p")
+        w.add(f"{t}_s, _ = {t}_back({', '.join(args)})")
+        for k, n in enumerate(sums):
+            w.add(f"{n}_b += {t}_s[{k}]")
+        self._add_firsts(live, back)
+
+    def _add_firsts(self, live: Sequence[Carried], back: WayBack) -> None:
+        for c in live:
+            self.add(c.first, f"{c.inside}_c", back)
+
+    def _uses_tape(self, rounds: DeviceRounds) -> bool:
+        return "tape=True" in rounds.definitions["back"]
+
+
+# ----- files -----
+
+_HEADER = '''"""`{name}` and its way back on a GPU.
+
+Made by adjit, from {heading}. The functions run on the host; each LoopKernel is a device kernel.
+"""
+
+import math
+
+import numpy as np
+from numpy import float32, float64, int32, int64
+
+from adjit.user_kernels.gpu_run import (
+    LoopKernel, at_b1, at_f4, at_f8, at_i8, nat, on_host, overlap, pick,
+)
+from adjit.user_kernels.runtime import (
+    close_tape, digamma, open_tape, release, reserve, tape_less, tape_low, tape_more, tape_set, tape_top,
+    trigamma,
+)
+
+FACTS = {facts!r}
+
+'''
+
+
+def generated_on_gpu(
+    function: Function, argument_types: Sequence[types.Type], wrt: tuple[int, ...] | None
+) -> GeneratedFile:
+    """The file for arrays on a GPU, made if it is not there; arguments and errors are those of `generated`.
+
+    Raises:
+        RuntimeError: if something of the function cannot run on a GPU.
+    """
+    name = python_function(function).__name__
+    floating = [k for k, t in enumerate(argument_types) if is_floating(t)]
+    wanted = tuple(floating if wrt is None else wrt)
+    key = (
+        meaning_of_function(function).digest,
+        str(argument_types),
+        str(wanted),
+        str(config.DEBUG),
+        digest_of_room(),
+    )
+    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
+    return file_of(
+        f"user_{name}_on_gpu_{digest}", lambda: _text(function, argument_types, wanted)
+    )
+
+
+def _text(
+    function: Function, argument_types: Sequence[types.Type], wanted: tuple[int, ...]
+) -> str:
+    kinds = [kind_of(function, k, t) for k, t in enumerate(argument_types)]
+    f = read(function, kinds, on_gpu=True)
+    infer_types(f, argument_types)
+    rounds, params = loops_on_gpu(f), [f.params[k] for k in wanted]
+    primal = HostWriter(f, rounds).source("primal")
+    writer = HostReverseWriter(f, params, rounds)
+    functions = [primal, writer.write("way_back"), pullback_source(f, writer, params)]
+    kernels = [text for r in rounds.values() for text in r.definitions.values()]
+    head = _HEADER.format(name=f.name, heading=f.heading, facts=facts_of(f, writer, params))
+    return head + "\n\n".join([*kernels, *[f"@on_host\n{text}" for text in functions]])
