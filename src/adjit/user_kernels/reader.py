@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from .. import config
-from .expressions import Expressions
+from .expressions import Expressions, may_have_rows
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
 from .source import Function, SourceText, python_function
 from .structure import (
@@ -465,6 +465,7 @@ class FunctionReader(Expressions):
         self.open_block(body)
         self.depth += 1
         self.open_blocks.append(body)
+        self.independent = item if is_parallel else self.independent
         self._statements(s.body)
         self._refill(buffers, before, s)
         self.open_blocks.pop()
@@ -483,9 +484,10 @@ class FunctionReader(Expressions):
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)
         if not self.depth:
-            if is_parallel and self.hoisted:
+            self.independent = None
+            if is_parallel and self.hoisted and not may_have_rows(item):
                 self.reject(s, "a prange whose rounds make arrays",
-                            "make one before the loop, with a row for each round")  # fmt: skip
+                            "count upwards from 0, or make one before the loop, with a row for each round")  # fmt: skip
             outer.items += self.hoisted
             self.hoisted = []
         self.emit(item, s)
