@@ -5,7 +5,6 @@ None of this has run on a GPU.
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 from pathlib import Path
@@ -155,7 +154,11 @@ CASES = {
     "overwritten": (overwritten, (RNG.uniform(0.1, 1, 11), RNG.uniform(0.5, 1, 4), 0.4), (1,)),
     "filters": (filters, (RNG.uniform(-1, 1, (5, 4)), RNG.uniform(0.5, 1, 3), 1.3), (0, 1)),
     "nested": (nested, (RNG.uniform(0.2, 1, 6), 3), (0,)),
-    "solved": (solved, (RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3), RNG.uniform(-1, 1, (5, 3))), (0, 1)),
+    "solved": (
+        solved,
+        (RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3), RNG.uniform(-1, 1, (5, 3))),
+        (0, 1),
+    ),
     "counted": (
         counted,
         (RNG.uniform(-1, 1, 6), RNG.random(6) > 0.4, RNG.integers(0, 6, 6)),
@@ -205,3 +208,180 @@ def test_float32_is_computed_as_numba_does(name):
     f, args, wrt = CASES[name]
     single = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in args]
     compare(f, single, wrt, rtol=3e-5)
+
+
+# ----- adding to what several rounds read -----
+
+
+def picked(x, table, places):
+    y = np.empty(len(x))
+    for i in prange(len(x)):
+        y[i] = x[i] * table[places[i]] - table[0]
+    return y
+
+
+PICKED = (picked, (RNG.random(9), RNG.random(4), RNG.integers(0, 4, 9)), (0, 1))
+
+
+def test_atomics_where_bits_may_differ():
+    texts = []
+    source = gpu_run.LoopKernel.source
+    adjit.use_deterministic_algorithms(False)
+    try:
+        assert not adjit.are_deterministic_algorithms_enabled()
+        assert adjit.get_deterministic_debug_mode() == 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                gpu_run.LoopKernel, "source", lambda k, how: texts.append(how) or source(k, how)
+            )
+            compare(*PICKED)
+    finally:
+        adjit.use_deterministic_algorithms(True)
+    assert "atomic" in texts
+    assert "rows" not in texts
+    assert adjit.are_deterministic_algorithms_enabled()
+    assert adjit.get_deterministic_debug_mode() == 2
+
+
+def test_little_memory_for_what_threads_have_each(monkeypatch):
+    monkeypatch.setattr(gpu_run, "MOST_BYTES", 64)  # of the table's adjoint two threads have one
+    compare(*PICKED)
+
+
+# ----- what there is not -----
+
+
+def in_order(x):
+    s = 0.0
+    for i in range(len(x)):
+        s += x[i]
+    return s
+
+
+def steps(u, n):
+    v = np.zeros_like(u)
+    for _ in range(n):
+        for i in prange(len(u)):
+            v[i] = u[i] * 0.5
+    for i in prange(len(u)):
+        v[i] += u[i]
+    return v
+
+
+def largest(x):
+    y = np.empty(len(x))
+    for i in prange(len(x)):
+        y[i] = x[i] ** 2
+    return np.max(y)
+
+
+def races(x):
+    for i in prange(1, len(x)):
+        x[i] = x[i - 1] * 2.0
+    return x
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "error", "message"),
+    [
+        (in_order, (), RuntimeError, r"a loop of in_order that is in no prange cannot run on a GPU\n"),
+        (steps, (3,), RuntimeError, "steps that follow each other are calls of a kernel that makes one"),
+        (largest, (), RuntimeError, r"this statement of largest cannot run on a GPU\n    \d+: return np.max"),
+        (races, (), NotDifferentiable, "several rounds may reach the same elements of `x`"),
+        (lambda x: x[0] * 2, (), RuntimeError, "none of its loops is marked as independent"),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_there_says_what_to_do(f, args, error, message):
+    with stub_driver.installed(simulated=True), pytest.raises(error, match=message):
+        adjit.kernel(f)(adjit.ones(3, dtype=adjit.float64, device="cuda"), *args)
+
+
+def test_arguments_on_two_devices_and_transforms():
+    kernel = adjit.kernel(picked)
+    with stub_driver.installed(simulated=True):
+        x, table = (adjit.ones(3, device="cuda", requires_grad=True) for _ in range(2))
+        places = adjit.zeros(3, dtype=adjit.int64, device="cuda")
+        with pytest.raises(RuntimeError, match="must lie on one device, found cpu and cuda:0"):
+            kernel(x, table.cpu(), places)
+        (first,) = adjit.autograd.grad(kernel(x, table, places).sum(), x, create_graph=True)
+        with pytest.raises(RuntimeError, match="picked has no double backward on a GPU"):
+            first.sum().backward()
+        with pytest.raises(RuntimeError, match="picked has no vmap on a GPU: give it the"):
+            adjit.func.vmap(lambda a: kernel(a, table, places))(adjit.ones(2, 3, device="cuda"))
+
+
+# ----- other ways to call -----
+
+
+def test_an_njit_function_numbers_on_the_gpu_and_no_rounds():
+    kernel = adjit.kernel(njit(newton))
+    M = RNG.uniform(0.1, 3, 4)
+    wanted = newton(M, 0.25)
+    with stub_driver.installed(simulated=True):
+        e = adjit.tensor(0.25, dtype=adjit.float64, device="cuda", requires_grad=True)
+        E = kernel(adjit.tensor(M, device="cuda").flip(0).flip(0), e)
+        (slope,) = adjit.autograd.grad(E.sum(), e)
+        found, slope = E.detach().cpu().numpy(), slope.cpu().item()
+        assert "LoopKernel(" in kernel.source(adjit.tensor(M, device="cuda"), 0.25)
+        assert "kept: " in kernel.explain(adjit.tensor(M, device="cuda"), 0.25)
+        empty = adjit.zeros(0, dtype=adjit.float64, device="cuda", requires_grad=True)
+        none = kernel(empty, 0.3)
+        none.sum().backward()
+        assert none.shape == empty.grad.shape == (0,)
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    by_differences = (newton(M, 0.25 + 1e-6).sum() - newton(M, 0.25 - 1e-6).sum()) / 2e-6
+    assert slope == pytest.approx(by_differences, rel=1e-6)
+
+
+def out_of_range(x, places):
+    y = np.zeros(len(x))
+    for i in prange(len(x)):
+        y[i] = x[places[i]] * 2.0
+    return y
+
+
+def test_indices_are_checked_on_demand(monkeypatch):
+    monkeypatch.setattr(config, "DEBUG", True)
+    kernel = adjit.kernel(out_of_range)
+    with stub_driver.installed(simulated=True):
+        x = adjit.ones(3, dtype=adjit.float64, device="cuda", requires_grad=True)
+        kernel(x, adjit.tensor([0, -1, 2], device="cuda")).sum().backward()
+        assert x.grad.tolist() == [2.0, 0.0, 4.0]
+        with pytest.raises(
+            IndexError, match=r"x\[places\[i\]\] \* 2.0: an index of x is out of range"
+        ):
+            kernel(x, adjit.tensor([0, 3, 2], device="cuda"))
+
+
+# ----- machine code -----
+
+
+def device_kernels(f, args):
+    """All kernels of a function and its way back, for arguments like these."""
+    with stub_driver.installed(simulated=True):
+        file = adjit.kernel(f).code_for([
+            gpu_run.GpuArray(adjit.tensor(a, device="cuda")) if isinstance(a, np.ndarray) else a for a in args
+        ]).file  # fmt: skip
+    loops = [v for v in vars(file.module).values() if isinstance(v, gpu_run.LoopKernel)]
+    return [loop.source(adds) for loop in loops for adds in loop.texts]
+
+
+@compiled
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", [*CASES, "picked"])
+def test_kernels_are_compiled_without_stack_and_spilled_registers(name, cc):
+    f, args, _ = CASES.get(name, PICKED)
+    atomics = 0
+    for source in device_kernels(f, args):
+        code = inspection.code_of(source, cc)
+        assert not faults(source, code), source.text
+        atomics += code.count("RED.E.ADD") + code.count("ATOMG.E.ADD") + code.count("ATOM.E.ADD")
+    if name in ("picked", "rowwise", "filters"):
+        assert atomics
+
+
+@compiled
+def test_fills_and_sums_of_parts_are_compiled():
+    for kernel in [*gpu_run.FILLS.values(), *gpu_run.ADDS.values()]:
+        source = kernel.source("plain")
+        assert not faults(source, inspection.code_of(source, (9, 0)))

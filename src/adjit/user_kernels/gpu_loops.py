@@ -133,11 +133,18 @@ class DeviceRounds(Rounds):
     # ----- kernels -----
 
     def define(
-        self, name: str, given: Sequence[Given], body: Lines, sums: Sequence[str], *, counts: bool = False
+        self,
+        name: str,
+        given: Sequence[Given],
+        body: Lines,
+        sums: Sequence[str],
+        *,
+        counts: bool = False,
     ) -> bool:
         """Note the kernel of the rounds; says whether they use the tape."""
         shared = [g.name for g in given if g.is_shared]
-        made = [self._kernel(name, given, body, sums, counts, a) for a in (["rows", "atomic"] if shared else ["plain"])]  # fmt: skip
+        ways = ["rows", "atomic"] if shared else ["plain"]
+        made = [self._kernel(name, given, body, sums, counts, adds) for adds in ways]
         kernel = made[0]
         w = Lines()
         w.add(f"{self.trips}_{name} = LoopKernel(")
@@ -149,7 +156,7 @@ class DeviceRounds(Rounds):
         w.add(f"    sums={len(sums)}, counts={counts and kernel.text.uses_tape}, ")
         w.add(f"    tape={kernel.text.uses_tape and not counts}, errors={kernel.text.messages!r},")
         for k in made:
-            w.add(f"    {k.adds}='''{k.source}''',")
+            w.add(f"    {k.adds}={_quoted(k.source)},")
         w.add(")")
         self.definitions[name] = "\n".join(w.lines) + "\n"
         return kernel.text.uses_tape
@@ -158,13 +165,21 @@ class DeviceRounds(Rounds):
         return f"{self.f.name}_{self.trips}_{name}"
 
     def _kernel(
-        self, name: str, given: Sequence[Given], body: Lines, sums: Sequence[str], counts: bool, adds: str
+        self,
+        name: str,
+        given: Sequence[Given],
+        body: Lines,
+        sums: Sequence[str],
+        counts: bool,
+        adds: str,
     ) -> _Kernel:
         arrays = {
             g.name: Memory(g.ndim, g.kind, g.of or g.name, adds if g.is_shared else "plain")
             for g in given if g.ndim >= 0
         }  # fmt: skip
-        kinds: dict[str, str | None] = {g.name: _KINDS.get(g.kind, "i") for g in given if g.ndim < 0}
+        kinds: dict[str, str | None] = {
+            g.name: _KINDS.get(g.kind, "i") for g in given if g.ndim < 0
+        }
         kinds |= dict.fromkeys(("first_k", "rounds_k", "thread_k", "n_k"), "i")
         written = KernelText(self.f, arrays, kinds, counts)
         step = self.loop.step
@@ -178,13 +193,20 @@ class DeviceRounds(Rounds):
             inside.append("pass")
         code = written.translated([*lines, *["    " + line for line in inside]])
         if written.uses_tape:
-            at = next(k for k, line in enumerate(code) if line.startswith(f"for {self.loop.counter} "))
+            at = next(
+                k for k, line in enumerate(code) if line.startswith(f"for {self.loop.counter} ")
+            )
             code.insert(at + 1, "    tape_k = int64(0)")
             written.imports["numpy"].add("int64")
         return _Kernel(adds, written, self._source(name, given, written, code, sums))
 
     def _source(
-        self, name: str, given: Sequence[Given], written: KernelText, code: list[str], sums: Sequence[str]
+        self,
+        name: str,
+        given: Sequence[Given],
+        written: KernelText,
+        code: list[str],
+        sums: Sequence[str],
     ) -> str:
         head, end = [], []
         for g in given:
@@ -194,7 +216,7 @@ class DeviceRounds(Rounds):
             elif g.kind == "b1" and g.ndim < 0:
                 head.append(f"{g.name} = {g.name}_word_k != 0")
         imports = {m: set(n) for m, n in written.imports.items()}
-        words = {w for w in _WORDS} | (imports.pop(_DEVICE, set()))
+        words = set(_WORDS) | imports.pop(_DEVICE, set())
         parameters = [p for g in given for p, _ in g.parameters()] + ["first_k", "rounds_k"]
         if written.uses_tape and written.counts:
             head.append("peak_k = int64(0)")
@@ -205,7 +227,8 @@ class DeviceRounds(Rounds):
             parameters.append("memory_k")
         if sums:
             parameters.append("sums_k")
-            end += [f"sums_k[thread_k * {len(sums)} + {k}] = {_as_double(written, s)}" for k, s in enumerate(sums)]  # fmt: skip
+            for k, s in enumerate(sums):
+                end.append(f"sums_k[thread_k * {len(sums)} + {k}] = {_as_double(written, s)}")
         if written.messages or (written.uses_tape and written.counts):
             parameters.append("status_k")
         lines = [f"def {self.kernel_name(name)}({', '.join([*parameters, 'n_k'])}):"]
@@ -220,8 +243,15 @@ class DeviceRounds(Rounds):
         if any("wrap_k(" in line for line in code):
             helpers += ["def wrap_k(i, n):", "    return i + n if i < 0 else i", "", ""]
         if any("word_k(" in line for line in code):
-            helpers += ["def word_k(byte, threads):", "    return (byte >> 3) * (8 * threads) + (byte & 7)", "", ""]  # fmt: skip
+            helpers.append("def word_k(byte, threads):")
+            helpers += ["    return (byte >> 3) * (8 * threads) + (byte & 7)", "", ""]
         return "\n".join(["", "import math", "", *top, "", "", *helpers, *lines, ""])
+
+
+def _quoted(source: str) -> str:
+    """A text over several lines, which may have lines of the user's in comments."""
+    escaped = source.replace("\\", "\\\\").replace("'''", "\\'\\'\\'")
+    return f"'''{escaped}'''"
 
 
 class _Kernel(NamedTuple):
@@ -318,12 +348,15 @@ class HostReverseWriter(ReverseWriter, _OnHost):
         sums = list(inner.outer_adjoints)
         if not inner.w.has_code and not sums:  # nothing to do for any round
             rounds.definitions.pop("back", None)
-            return self._add_firsts(live, back)
+            self._add_firsts(live, back)
+            return
         arrays = [a for a in rounds.names if a in f.arrays and self.is_active(a)]
         names = [*rounds.names, *[n for n in inner.outer if n not in rounds.names]]
         rounds.restore_arrays(w)
         given = rounds.given(names)
-        given += [Given(f"{a}_b", f.arrays[a][1], f.arrays[a][0], a, a in rounds.shared) for a in arrays]
+        given += [
+            Given(f"{a}_b", f.arrays[a][1], f.arrays[a][0], a, a in rounds.shared) for a in arrays
+        ]
         given += [Given(f"{c.inside}_c", "f8") for c in live]
         again = Lines()
         for c in rounds.sums:  # which nobody reads
@@ -393,14 +426,10 @@ def generated_on_gpu(
         digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
-    return file_of(
-        f"user_{name}_on_gpu_{digest}", lambda: _text(function, argument_types, wanted)
-    )
+    return file_of(f"user_{name}_on_gpu_{digest}", lambda: _text(function, argument_types, wanted))
 
 
-def _text(
-    function: Function, argument_types: Sequence[types.Type], wanted: tuple[int, ...]
-) -> str:
+def _text(function: Function, argument_types: Sequence[types.Type], wanted: tuple[int, ...]) -> str:
     kinds = [kind_of(function, k, t) for k, t in enumerate(argument_types)]
     f = read(function, kinds, on_gpu=True)
     infer_types(f, argument_types)

@@ -75,7 +75,9 @@ class GpuArray:
         owner, address = self._element(index)
         found = array("b", bytes(self.dtype.itemsize))
         stream = gpu.current_stream(owner.index)
-        owner.driver.call("cuMemcpyDtoHAsync_v2", found.buffer_info()[0], address, len(found), stream)
+        owner.driver.call(
+            "cuMemcpyDtoHAsync_v2", found.buffer_info()[0], address, len(found), stream
+        )
         owner.driver.call("cuStreamSynchronize", stream)
         return np.frombuffer(found, self.dtype)[0]
 
@@ -90,7 +92,9 @@ class GpuArray:
         owner, address = self._element(index)
         source = np.array([value]).astype(self.dtype)
         stream = gpu.current_stream(owner.index)
-        owner.driver.call("cuMemcpyHtoDAsync_v2", address, source.ctypes.data, source.nbytes, stream)
+        owner.driver.call(
+            "cuMemcpyHtoDAsync_v2", address, source.ctypes.data, source.nbytes, stream
+        )
         owner.driver.call("cuStreamSynchronize", stream)
 
     def _element(self, index: Any) -> tuple[Gpu, int]:
@@ -246,11 +250,15 @@ def {name}({parameters}, first_k, rounds_k, n_k):
 
 
 FILLS = {
-    size: _simple(f"fill_{8 * size}", kind, [Given("x", f"i{size}", 0), Given("v", "i8")], f"{kind}(v)")
+    size: _simple(
+        f"fill_{8 * size}", kind, [Given("x", f"i{size}", 0), Given("v", "i8")], f"{kind}(v)"
+    )
     for size, kind in ((1, "int8"), (2, "int16"), (4, "int32"), (8, "int64"))
 }
 ADDS = {
-    kind: _simple(f"add_{name}", name, [Given("x", kind, 0), Given("y", kind, 0)], f"{name}(x[i] + y[i])")
+    kind: _simple(
+        f"add_{name}", name, [Given("x", kind, 0), Given("y", kind, 0)], f"{name}(x[i] + y[i])"
+    )
     for kind, name in DTYPES.items()
 }
 

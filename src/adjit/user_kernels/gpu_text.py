@@ -34,7 +34,9 @@ _INFIX: dict[type[ast.AST], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _OF_WHOLE = {"//": "int_quotient_or_zero", "%": "int_remainder_or_zero", "**": "int_pow"}
-_TO_WHOLE = {"math.floor": "np.floor", "math.ceil": "np.ceil", "math.trunc": "np.trunc", "round": "np.rint"}  # fmt: skip
+_TO_WHOLE = {f"math.{name}": f"np.{name}" for name in ("floor", "ceil", "trunc")} | {
+    "round": "np.rint"
+}
 _TESTS = {"np.isnan": "{0} != {0}", "np.isinf": "abs({0}) == {1}(math.inf)",
           "np.isfinite": "abs({0}) < {1}(math.inf)"}  # fmt: skip
 _TAPE_POINTERS = {"at_f8": "f8", "at_f4": "f4", "at_i8": "i8", "at_b1": "b1"}
@@ -106,7 +108,11 @@ def _inner(text: str) -> str:
 def _is_alone(lines: Sequence[str], k: int) -> bool:
     """Whether a line is the only one of its block."""
     depth = len(lines[k]) - len(lines[k].lstrip())
-    near = [line for line in (lines[k - 1 : k] + lines[k + 1 : k + 2]) if not line.lstrip().startswith("#")]
+    near = [
+        line
+        for line in [*lines[k - 1 : k], *lines[k + 1 : k + 2]]
+        if not line.lstrip().startswith("#")
+    ]
     return all(len(line) - len(line.lstrip()) != depth for line in near)
 
 
@@ -172,7 +178,10 @@ class KernelText:
                 names = [t.id for t in targets if isinstance(t, ast.Name)]
                 for name, value in zip(names, values, strict=True):
                     self._note(name, self.of(value).kind)
-                words = [self.whole(self.of(v), self.kinds[n]) for n, v in zip(names, values, strict=True)]
+                words = [
+                    self.whole(self.of(v), self.kinds[n])
+                    for n, v in zip(names, values, strict=True)
+                ]
                 return [f"{', '.join(names)} = {', '.join(words)}"]
             case ast.Assign([ast.Subscript() as target], value):
                 return self._store(target, None, value)
@@ -286,7 +295,9 @@ class KernelText:
             kind = self.kinds.get(node.value.id) or ""
             first = node.value.id
             if not kind.startswith(_POINTER):
-                raise NotImplementedError(f"{self.f.heading}: {ast.unparse(node)} in a device kernel")
+                raise NotImplementedError(
+                    f"{self.f.heading}: {ast.unparse(node)} in a device kernel"
+                )
             dtype = kind.removeprefix(_POINTER)
         else:
             assert isinstance(node.value, ast.Call)
@@ -361,12 +372,16 @@ class KernelText:
             case ast.Attribute(ast.Name("np"), name):
                 self.imports["numpy"].add("float64")
                 return Typed(f"float64(math.{name})", "f8")
-            case ast.Subscript(ast.Attribute(ast.Name(array), "shape"), ast.Constant(axis)):
+            case ast.Subscript(
+                ast.Attribute(ast.Name(array), "shape"), ast.Constant(int() as axis)
+            ):
                 return Typed(f"{self.arrays[array].sizes}_{axis}q", "i")
             case ast.Subscript():
                 memory, place, dtype, adds = self._place(node)
                 if adds != "plain":
-                    raise RuntimeError(f"{self.f.heading}: {ast.unparse(node)} is not only added to")
+                    raise RuntimeError(
+                        f"{self.f.heading}: {ast.unparse(node)} is not only added to"
+                    )
                 return self._loaded(f"{memory}[{place}]" if memory else place, dtype)
             case ast.UnaryOp(op, inner):
                 return self._unary(op, inner)
@@ -377,7 +392,9 @@ class KernelText:
             case ast.Compare(left, ops, comparators):
                 words = [left, *comparators]
                 pairs = zip(words, ops, words[1:], strict=False)
-                tests = [self._compare(_INFIX[type(op)], self.of(a), self.of(b)) for a, op, b in pairs]
+                tests = [
+                    self._compare(_INFIX[type(op)], self.of(a), self.of(b)) for a, op, b in pairs
+                ]
                 return Typed(" and ".join(tests), "b")
             case ast.BoolOp(op, values):
                 return self._logical("and" if isinstance(op, ast.And) else "or", values)
@@ -415,7 +432,9 @@ class KernelText:
         x = self._cast(base, kind)
         if 1 <= power <= MOST_FACTORS:
             return Typed(" * ".join([x] * power), kind)
-        return self._binary("**", Typed(x, kind), Typed(self._cast(Typed(str(power), "i"), kind), kind))
+        return self._binary(
+            "**", Typed(x, kind), Typed(self._cast(Typed(str(power), "i"), kind), kind)
+        )
 
     def _compare(self, op: str, a: Typed, b: Typed) -> str:
         kind = of_arithmetic([a.kind, b.kind])
@@ -448,7 +467,9 @@ class KernelText:
                 self.imports["numpy"] |= {"int32", "int64"}
                 text = f"int64(int32({text}))"
             return Typed(text, _CASTS[function])
-        if function in ("min", "max", "np.minimum", "np.maximum") and (kind == "i" or "." not in function):
+        if function in ("min", "max", "np.minimum", "np.maximum") and (
+            kind == "i" or "." not in function
+        ):
             sign = "<" if function.endswith(("min", "minimum")) else ">"
             a, b = (self._cast(v, kind) for v in found)
             return Typed(f"{b} if {b} {sign} {a} else {a}", kind)
@@ -456,7 +477,8 @@ class KernelText:
             return Typed(f"abs({self._cast(found[0], kind)})", kind)
         if function in _TESTS:
             kind = "f8" if kind == "i" else kind
-            return Typed(_TESTS[function].format(self._cast(found[0], kind), DTYPES.get(str(kind), "float64")), "b")  # fmt: skip
+            dtype = DTYPES.get(str(kind), "float64")
+            return Typed(_TESTS[function].format(self._cast(found[0], kind), dtype), "b")
         if function in _TO_WHOLE:
             if kind == "i":
                 return found[0]

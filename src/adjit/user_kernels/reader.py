@@ -41,9 +41,7 @@ _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
-def read(
-    function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False
-) -> Procedure:
+def read(function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False) -> Procedure:
     """Read a function for arguments of these kinds.
 
     `on_gpu`: loops by `prange` are independent whatever options Numba was given.
@@ -487,7 +485,7 @@ class FunctionReader(Expressions):
             self.independent = None
             if is_parallel and self.hoisted and not may_have_rows(item):
                 self.reject(s, "a prange whose rounds make arrays",
-                            "count upwards from 0, or make one before the loop, with a row for each round")  # fmt: skip
+                            "count upwards from 0, or make one before, with a row for each round")  # fmt: skip
             outer.items += self.hoisted
             self.hoisted = []
         self.emit(item, s)

@@ -14,8 +14,7 @@ from .. import devices, dtypes
 from ..autograd.function import Function as AutogradFunction
 from ..autograd.modes import is_grad_enabled
 from ..graph.levels import innermost, is_traced, tracers
-from ..graph.node import dense_spec
-from ..graph.primitives import empty, from_array, number
+from ..graph.primitives import from_array, number
 from ..graph.record import needs_grad
 from ..graph.state import state
 from ..ops.joining import stack
@@ -132,7 +131,8 @@ class UserKernel:
         code = self.code_for(firsts)
         if code.place is not devices.CPU:
             raise RuntimeError(
-                f"the kernel {name} has no vmap on a GPU: give it the whole batch, with a prange over the examples"
+                f"the kernel {name} has no vmap on a GPU: give it the whole batch, with a prange over "
+                "the examples"
             )
         has = tuple([level.has(a) for a in args])
         for k in code.written:
@@ -354,9 +354,7 @@ class KernelCall(AutogradFunction):
         outs = code.as_results(several)
         for k in written:
             changed = values[k]
-            args[k].copy_(
-                changed.tensor if isinstance(changed, GpuArray) else from_array(changed)
-            )
+            args[k].copy_(changed.tensor if isinstance(changed, GpuArray) else from_array(changed))
         return (*outs, *[args[k] for k in written])
 
     @staticmethod
@@ -427,7 +425,8 @@ class KernelPullback(AutogradFunction):
         kernel, wrt = ctx.code.kernel, ctx.code.wrt
         if ctx.code.place is not devices.CPU:
             raise RuntimeError(
-                f"the kernel {kernel.py_func.__name__} has no double backward on a GPU: move its arguments by .cpu()"
+                f"the kernel {kernel.py_func.__name__} has no double backward on a GPU: "
+                "move its arguments by .cpu()"
             )
         if tracers and is_traced(directions):
             return _one_by_one(functools.partial(KernelPullback.backward, ctx), directions)

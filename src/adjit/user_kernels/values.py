@@ -55,8 +55,8 @@ class ArrayView:
     @staticmethod
     def row(name: str, ndim: int, dtype: str, at: Atom) -> ArrayView:
         """One of many arrays that lie in one, by its first index."""
-        dims = (FixedIndex(at), *(Strided(),) * ndim)
-        return ArrayView(name, dtype, dims, tuple(range(1, ndim + 1)))
+        dims: list[FixedIndex | Strided] = [FixedIndex(at), *[Strided()] * ndim]
+        return ArrayView(name, dtype, tuple(dims), tuple(range(1, ndim + 1)))
 
 
 @dataclass(frozen=True)
