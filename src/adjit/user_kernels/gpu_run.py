@@ -10,6 +10,7 @@ import builtins
 import ctypes
 import functools
 import struct
+import warnings
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ from .gpu_text import DTYPES, Given
 
 THREADS = 128  # of a block
 MOST_THREADS = 1 << 18  # of a launch: the same on every GPU, so that sums have the same bits
+ENOUGH_THREADS = 1 << 12
 MOST_BYTES = 1 << 28  # of what threads have each: tapes, numbers that are added up in order
 
 
@@ -161,6 +163,14 @@ class LoopKernel:
         adds = "plain" if not shared else "rows" if config.DETERMINISTIC else "atomic"
         own = max((tape + 7) & -8, sum(a.nbytes for a in shared) if adds == "rows" else 0, 1)
         threads = max(1, min(int(rounds), MOST_THREADS, MOST_BYTES // own))
+        if adds == "rows" and threads < min(int(rounds), ENOUGH_THREADS):
+            warnings.warn(
+                f"{self.name} runs only {threads} of {rounds} rounds at once, since each has numbers of its own "
+                f"for the {sum(a.nbytes for a in shared)} bytes that all add to, so that bits are the same in "
+                "each run; after adjit.use_deterministic_algorithms(False) they add by atomics",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         rows: list[tuple[GpuArray, GpuArray]] = []
         words: list[int] = []
         for a, g in zip(args, self.given, strict=True):

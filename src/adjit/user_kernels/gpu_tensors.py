@@ -61,7 +61,13 @@ def place_of(name: str, values: Sequence[Any]) -> devices.device | None:
 def results_on(place: devices.device, results: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
     """Tensors of floats and arrays; whole numbers as they are."""
     return [
-        r if kind is None else r.tensor if isinstance(r, GpuArray) else number(r, kind).to(place)
+        r.item()
+        if kind is None and isinstance(r, np.generic)
+        else r
+        if kind is None
+        else r.tensor
+        if isinstance(r, GpuArray)
+        else number(r, kind).to(place)
         for r, kind in zip(results, kinds, strict=True)
     ]
 
