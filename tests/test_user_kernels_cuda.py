@@ -371,9 +371,15 @@ def device_kernels(f, args):
     return [loop.source(adds) for loop in loops for adds in loop.texts]
 
 
+# Each case for one of the two, some for both.
+COMPILED = [(name, (8 + k % 2, 0)) for k, name in enumerate([*CASES, "picked"])]
+COMPILED += [("rowwise", (9, 0)), ("picked", (9, 0)), ("newton", (8, 0))]
+
+
 @compiled
-@pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", [*CASES, "picked"])
+@pytest.mark.parametrize(
+    ("name", "cc"), COMPILED, ids=lambda v: v if isinstance(v, str) else f"sm_{v[0]}0"
+)
 def test_kernels_are_compiled_without_stack_and_spilled_registers(name, cc):
     f, args, _ = CASES.get(name, PICKED)
     atomics = 0

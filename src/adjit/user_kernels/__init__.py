@@ -4,9 +4,11 @@
 `values`, `vocabulary` and `library`; `typing_pass` asks Numba for its types. `reverse` writes the way back
 (`activity`, `undo`, `subscripts`, `tape_layout`, `rules`; `checkpoints` and `parallel` for loops that run
 again), `forward_mode` the tangents, `writing` source. `generated` keeps the files, whose code calls `runtime`;
-`dispatch` finds them for a call, `examples` puts a loop around it. `gpu_loops` makes device kernels of loops by `prange`, whose text
-`gpu_text` writes and which `gpu_run` launches, `gpu_tensors` what tensors there need of them. `gradients` and `tensors` are what users
+`dispatch` finds them for a call, `examples` puts a loop around it. `gradients` and `tensors` are what users
 call, `refusal` what they get for the rest.
+
+On a GPU loops by `prange` are device kernels: `gpu_loops` makes them and the code around, `gpu_text` writes
+their text, `gpu_run` launches them, `gpu_tensors` has what tensors need of this.
 
 Functions of numbers become ops: `scalar_programs` has their derivatives (with `scalar_reverse`),
 `scalar_source` writes what kernels call, `scalar_functions` makes the ops.

@@ -26,7 +26,7 @@ from .generated import (
     kind_of,
     pullback_source,
 )
-from .gpu_text import Given, KernelText, Memory
+from .gpu_text import Given, KernelArray, KernelText
 from .parallel import Rounds
 from .reader import read
 from .refusal import NotDifferentiable
@@ -174,7 +174,7 @@ class DeviceRounds(Rounds):
         adds: str,
     ) -> _Kernel:
         arrays = {
-            g.name: Memory(g.ndim, g.kind, g.of or g.name, adds if g.is_shared else "plain")
+            g.name: KernelArray(g.ndim, g.kind, g.of or g.name, adds if g.is_shared else "plain")
             for g in given if g.ndim >= 0
         }  # fmt: skip
         kinds: dict[str, str | None] = {

@@ -165,9 +165,9 @@ class LoopKernel:
         threads = max(1, min(int(rounds), MOST_THREADS, MOST_BYTES // own))
         if adds == "rows" and threads < min(int(rounds), ENOUGH_THREADS):
             warnings.warn(
-                f"{self.name} runs only {threads} of {rounds} rounds at once, since each has numbers of its own "
-                f"for the {sum(a.nbytes for a in shared)} bytes that all add to, so that bits are the same in "
-                "each run; after adjit.use_deterministic_algorithms(False) they add by atomics",
+                f"{self.name} runs only {threads} of {rounds} rounds at once: each has numbers of its own for "
+                f"the {sum(a.nbytes for a in shared)} bytes that all add to, so that bits are the same in each "
+                "run; after adjit.use_deterministic_algorithms(False) they add by atomics",
                 RuntimeWarning,
                 stacklevel=3,
             )

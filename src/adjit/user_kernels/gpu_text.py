@@ -77,7 +77,7 @@ class Given(NamedTuple):
 
 
 @dataclass
-class Memory:
+class KernelArray:
     """An array of a kernel: its dimensions, dtype, the name whose sizes it has, and how it is added to."""
 
     ndim: int
@@ -124,7 +124,7 @@ class KernelText:
     """
 
     f: Procedure
-    arrays: dict[str, Memory]
+    arrays: dict[str, KernelArray]
     kinds: dict[str, str | None]  # of names; those of parameters are known
     counts: bool = False
     imports: dict[str, set[str]] = field(default_factory=lambda: {"numpy": set()})

@@ -49,6 +49,13 @@ def kernel(
     otherwise it runs once more on the way back. Double backward works where no argument is written. Inside of
     `adjit.func.vmap` the loop over the examples is part of the kernel.
 
+    On tensors of a GPU each loop by `prange` that is in no other loop is a device kernel, forward and back,
+    with a thread for each round; statements of whole arrays are too, where their elements are independent.
+    All else runs on the host, and waits for the GPU where it reads an element or a sum over a loop. What
+    several rounds read gets its gradient in the same bits in each run, unless
+    `use_deterministic_algorithms(False)` lets threads add by atomics. There is no double backward and no
+    `vmap` on a GPU.
+
     Args:
         f: the function; without it the result is a decorator: `@adjit.kernel(checkpoint=True)`.
         checkpoint: whether outer loops run again on the way back, as for `value_and_grad`: memory for about
@@ -56,7 +63,8 @@ def kernel(
 
     Raises:
         NotDifferentiable: at the first call, if the function has something that cannot be differentiated.
-        RuntimeError: for tensors that are not on the CPU, on a double backward through a written argument,
+        RuntimeError: on a GPU for a function without a loop by `prange` or with another loop over arrays, and
+            for tensors that are not all on one device; on a double backward through a written argument,
             for a written argument that all examples of `vmap` share, and as in-place operations on a leaf
             that requires gradients.
         NotImplementedError: on tensors of forward mode.
