@@ -123,6 +123,11 @@ class UserKernel:
         values = _values(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
+        if code.place is devices.CPU and any(isinstance(a, Tensor) and a.is_cuda for a in args):
+            raise RuntimeError(
+                f"{self.py_func.__name__} is given no array on a GPU, so it runs on the CPU: "
+                "move its numbers by .cpu()"
+            )
         outs = self._call.apply(Call(code, values), *args)
         if not code.kinds:
             return None
