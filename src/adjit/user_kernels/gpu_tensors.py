@@ -12,7 +12,7 @@ from ..graph.node import dense_spec
 from ..graph.primitives import empty, number
 from ..tensor import Tensor
 from .dispatch import types_of
-from .gpu_loops import generated_on_gpu
+from .gpu_files import generated_on_gpu
 from .gpu_run import GpuArray
 from .source import Meaning, meaning_of_function
 
