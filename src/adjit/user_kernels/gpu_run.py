@@ -162,8 +162,9 @@ class LoopKernel:
         shared = [a for a, g in zip(args, self.given, strict=True) if g.is_shared]
         adds = "plain" if not shared else "rows" if config.DETERMINISTIC else "atomic"
         own = max((tape + 7) & -8, sum(a.nbytes for a in shared) if adds == "rows" else 0, 1)
-        threads = max(1, min(int(rounds), MOST_THREADS, MOST_BYTES // own))
-        if adds == "rows" and threads < min(int(rounds), ENOUGH_THREADS):
+        room = max(1, MOST_BYTES // own)  # for so many threads
+        threads = min(int(rounds), MOST_THREADS, room)
+        if adds == "rows" and room < min(int(rounds), MOST_THREADS, ENOUGH_THREADS):
             warnings.warn(
                 f"{self.name} runs only {threads} of {rounds} rounds at once: each has numbers of its own for "
                 f"the {sum(a.nbytes for a in shared)} bytes that all add to, so that bits are the same in each "
