@@ -1071,7 +1071,20 @@ def overwritten(x, w, a):
     return np.sum(x * x)
 
 
-SHARED = [(rowwise, (np.linspace(-1, 1, 185).reshape(37, 5), Y[:5], 0.7)),
+def arrays_of_rounds(x, w, a):
+    s = 0.0
+    for i in prange(1, len(x), 2):
+        row = w * x[i]
+        total = np.zeros((2, 3))
+        for k in range(len(w)):
+            row[k] += row[k - 1] * a
+            total[k % 2, k % 3] += row[k]
+        s += np.sum(total * total) * row[-1]
+    return s
+
+
+SHARED = [(arrays_of_rounds, (np.linspace(0.1, 1, 41), Y[:5], 0.4)),
+          (rowwise, (np.linspace(-1, 1, 185).reshape(37, 5), Y[:5], 0.7)),
           (overwritten, (np.linspace(0.1, 1, 53), Y, 0.4))]  # fmt: skip
 
 
@@ -1148,7 +1161,7 @@ def scatters(x):
 
 def makes_arrays(x):
     s = 0.0
-    for i in prange(len(x)):
+    for i in prange(len(x) - 1, -1, -1):
         t = np.zeros(3)
         t[0] = x[i]
         s += t[0]

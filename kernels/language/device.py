@@ -376,7 +376,11 @@ def _atomic(name: str, float_name: str, signed: str, unsigned: str, doc: str) ->
 
         def codegen(context, builder, sig, args):
             address = builder.gep(args[0], [args[1]])
-            operation = float_name if is_float(kind) else signed if kind.signed else unsigned
+            if is_float(kind):  # NVVM refuses `atomicrmw` of floats
+                size = f"f{kind.bitwidth}"
+                named = f"llvm.nvvm.atomic.load.{float_name}.{size}.p0{size}"
+                return call(builder, named, args[2].type, address, args[2])
+            operation = signed if kind.signed else unsigned
             return builder.atomic_rmw(operation, address, args[2], "monotonic")
 
         return kind(pointer, i, kind), codegen
@@ -385,7 +389,7 @@ def _atomic(name: str, float_name: str, signed: str, unsigned: str, doc: str) ->
     return word(define)
 
 
-atomic_add = _atomic("atomic_add", "fadd", "add", "add", "atomic_add(x, i, v): x[i] += v.")
+atomic_add = _atomic("atomic_add", "add", "add", "add", "atomic_add(x, i, v): x[i] += v.")
 atomic_min = _atomic(
     "atomic_min", "", "min", "umin", "atomic_min(x, i, v): the smaller whole number."
 )

@@ -79,4 +79,5 @@ PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")
 CUBLASLT: bool = _one_of("ADJIT_CUBLASLT", "auto", "off") == "auto"
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)
 DEBUG: bool = _one_of("ADJIT_DEBUG", "0", "1") == "1"
+DETERMINISTIC = True  # `adjit.use_deterministic_algorithms`
 MATMUL_PRECISION: str = "highest"  # the one that a function sets: set_float32_matmul_precision

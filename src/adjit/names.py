@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from . import devices, dtypes
+from . import config, devices, dtypes
 from .graph import record
 from .graph.export import export
 from .ops.creation import legacy_dtype
@@ -202,13 +202,13 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """Give 2: results are deterministic, or there is an error.
+    """Give 2: results are deterministic, or there is an error; 0 after `use_deterministic_algorithms(False)`.
 
     Example:
         >>> adjit.get_deterministic_debug_mode()
         2
     """
-    return 2
+    return 2 if config.DETERMINISTIC else 0
 
 
 _warns_always = False

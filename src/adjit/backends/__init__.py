@@ -58,21 +58,25 @@ def get_float32_matmul_precision() -> str:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Change nothing: every kernel of adjit gives the same bits in every run.
+    """Choose whether every kernel gives the same bits in every run, as all do unless this is switched off.
+
+    False lets users' own kernels (`adjit.kernel`) on a GPU add to what several rounds read by atomics, in no
+    order: faster where that is a large array. All other kernels stay as they are.
 
     Example:
         >>> adjit.use_deterministic_algorithms(True)
     """
+    config.DETERMINISTIC = mode
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """True, as every kernel of adjit gives the same bits in every run.
+    """Tell whether every kernel gives the same bits in every run: True unless that was switched off.
 
     Example:
         >>> adjit.are_deterministic_algorithms_enabled()
         True
     """
-    return True
+    return config.DETERMINISTIC
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,9 @@ again), `forward_mode` the tangents, `writing` source. `generated` keeps the fil
 `dispatch` finds them for a call, `examples` puts a loop around it. `gradients` and `tensors` are what users
 call, `refusal` what they get for the rest.
 
+On a GPU loops by `prange` are device kernels: `gpu_files` has the functions around them, `gpu_loops` makes
+them, `gpu_text` writes their text, `gpu_run` launches them, `gpu_tensors` has what tensors need of this.
+
 Functions of numbers become ops: `scalar_programs` has their derivatives (with `scalar_reverse`),
 `scalar_source` writes what kernels call, `scalar_functions` makes the ops.
 """

@@ -11,7 +11,7 @@ import numpy as np
 from . import library
 from .emitter import Emitter
 from .source import MISSING, Function, meaning_of, python_function
-from .structure import Apply, Atom, Branch, Make, Statement, Suite, walk
+from .structure import Apply, Atom, Branch, Make, Repeat, Statement, Suite, walk
 from .values import (
     NEW_AXIS,
     UNDEFINED,
@@ -37,6 +37,11 @@ _OF_ANY_DTYPE = {"max", "min", "argmax", "argmin"}
 _LOOP = "write the loop over the elements"
 
 
+def may_have_rows(loop: Repeat) -> bool:
+    """Whether the counter of a loop can be the first index of an array with a row for each round."""
+    return type(loop.start) is int and loop.start >= 0 and loop.step > 0
+
+
 class Expressions(Emitter):
     """Reads expressions into atoms, views and array expressions."""
 
@@ -45,6 +50,7 @@ class Expressions(Emitter):
         self.environment: dict[str, Value] = {}
         self.depth = 0  # of loops
         self.hoisted: list[Statement] = []  # arrays of loops, made before the outermost
+        self.independent: Repeat | None = None  # the prange that is being read
         self.open_blocks: list[Suite] = []
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
@@ -474,8 +480,17 @@ class Expressions(Emitter):
         self, shape: list[Atom], fill: Atom | None, dtype: str, node: ast.AST, base: str
     ) -> ArrayView:
         """A new array. In a loop it is one for all rounds, made before the outermost and filled where it
-        stands."""
+        stands; in a prange a row of it for each round."""
         dst = self.fresh(base if base != "t" else "a")
+        loop = self.independent
+        if loop is not None and may_have_rows(loop):
+            rows = Apply(self.fresh("n"), "max", [loop.stop, 0])
+            item = Make(dst, [rows.dst, *[self._hoist(a, node) for a in shape]], 0, dtype)
+            rows.note = item.note = self.note(node)
+            self.hoisted += [rows, item]
+            self.arrays[dst] = (len(shape) + 1, dtype)
+            made = ArrayView.row(dst, len(shape), dtype, loop.counter)
+            return self._filled(made, fill, node)
         self.arrays[dst] = (len(shape), dtype)
         made = ArrayView.whole(dst, len(shape), dtype)
         if not self.depth:
@@ -487,10 +502,12 @@ class Expressions(Emitter):
         for size, before in zip(shape, item.shape, strict=True):
             if size != before and self._is_of_swapped(size):
                 self.demand_same(size, before, node)
+        return self._filled(made, fill, node)
+
+    def _filled(self, made: ArrayView, fill: Atom | None, node: ast.AST) -> ArrayView:
         if fill is not None:
-            self.run_library(
-                "fill", [made, float(fill) if dtype[0] == "f" and type(fill) is int else fill], node
-            )
+            is_float = made.dtype[0] == "f" and type(fill) is int
+            self.run_library("fill", [made, float(fill) if is_float else fill], node)
         return made
 
     def _is_of_swapped(self, size: Atom) -> bool:

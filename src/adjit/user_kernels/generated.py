@@ -93,7 +93,7 @@ def is_floating(kind: types.Type) -> bool:
     return isinstance(kind.dtype if isinstance(kind, types.Array) else kind, types.Float)
 
 
-def _kind(function: Function, position: int, kind: types.Type) -> ArgumentKind:
+def kind_of(function: Function, position: int, kind: types.Type) -> ArgumentKind:
     if isinstance(kind, types.Array):
         dtype = np.dtype(str(kind.dtype)) if kind.dtype is not types.boolean else np.dtype(bool)
         if dtype.kind in "bif" and dtype != np.float16:
@@ -189,7 +189,7 @@ def _typed(
     function: Function, argument_types: tuple[types.Type, ...], depends_on: tuple[str, bool]
 ) -> Procedure:
     """The structured form of a function, which all modes start from."""
-    f = read(function, [_kind(function, k, t) for k, t in enumerate(argument_types)])
+    f = read(function, [kind_of(function, k, t) for k, t in enumerate(argument_types)])
     infer_types(f, argument_types)
     return f
 
@@ -227,7 +227,7 @@ def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str
     )
 
 
-def _results(f: Procedure) -> list[str]:
+def results_of(f: Procedure) -> list[str]:
     """`float` or `whole` for a number; dimensions and dtype of an array."""
     found: list[str] = []
     for v in f.returns:
@@ -238,10 +238,10 @@ def _results(f: Procedure) -> list[str]:
     return found
 
 
-def _dtypes(f: Procedure) -> list[str]:
+def dtypes_of(f: Procedure) -> list[str]:
     """The dtypes of the results, `whole` for numbers that are not floats."""
     found: list[str] = []
-    for v, result in zip(f.returns, _results(f), strict=True):
+    for v, result in zip(f.returns, results_of(f), strict=True):
         if isinstance(v, str) and v in f.arrays:
             found.append(f.arrays[v][1])
         else:
@@ -249,30 +249,34 @@ def _dtypes(f: Procedure) -> list[str]:
     return found
 
 
-def _written_params(f: Procedure) -> list[str]:
+def written_params(f: Procedure) -> list[str]:
     return [p for p in f.params if p in f.arrays and f.root(p) in f.written]
 
 
 def _reverse_file(f: Procedure, wanted: list[str], mode: Mode, checkpoint: bool) -> str:
     writer = ReverseWriter(f, wanted, strong_zero=mode == "second", checkpoint=checkpoint)
     core = writer.write("way_back")
-    facts = {
-        "results": _results(f),
-        "is_tuple": f.returns_tuple,
-        "dtypes": _dtypes(f),
-        "written": [f.params.index(p) for p in _written_params(f)],
-        "wanted": [f.params.index(p) for p in wanted],
-        "kept": _kept(writer),
-        "flat": _flat(writer),
-    }
+    facts = facts_of(f, writer, wanted)
     instead = {loop: rounds.run for loop, rounds in writer.rounds.items()}
     sources = [text for rounds in writer.rounds.values() for text in rounds.functions()]
     sources += [primal_source(f, "primal", instead=instead), *writer.functions, core]
-    sources.append(_pullback(f, writer, wanted))
+    sources.append(pullback_source(f, writer, wanted))
     if facts["results"] == ["float"]:
         sources.append(_value_and_grad(f, writer, wanted))
     sources.append(_peak_bytes(f, writer))
     return _file(f, mode, facts, *sources)
+
+
+def facts_of(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> dict[str, Any]:
+    return {
+        "results": results_of(f),
+        "is_tuple": f.returns_tuple,
+        "dtypes": dtypes_of(f),
+        "written": [f.params.index(p) for p in written_params(f)],
+        "wanted": [f.params.index(p) for p in wanted],
+        "kept": _kept(writer),
+        "flat": _flat(writer),
+    }
 
 
 def _kept(writer: ReverseWriter) -> list[tuple[str, str, str]]:
@@ -310,7 +314,7 @@ def _flat(writer: ReverseWriter) -> list[tuple[str, str]]:
 
 def _shares(f: Procedure) -> list[tuple[str, str]]:
     """Pairs of arguments that must not overlap: one of them is written."""
-    arrays, written = [p for p in f.params if p in f.arrays], _written_params(f)
+    arrays, written = [p for p in f.params if p in f.arrays], written_params(f)
     return [(a, b) for a in written for b in arrays if a != b and not (b in written and b < a)]
 
 
@@ -321,7 +325,7 @@ def _check_shares(f: Procedure, w: Lines) -> None:
 
 
 def _call_core(f: Procedure, writer: ReverseWriter, seeds: dict[str, str]) -> str:
-    written = _written_params(f)
+    written = written_params(f)
     args = [f"{a}_copy" if a in written else seeds.get(a, a) for a in writer.parameters()]
     names = [f"value{k}" for k in range(len(f.returns))]
     names += [f"{p}_b" for p in writer.number_gradients()]
@@ -357,7 +361,7 @@ def _peak_bytes(f: Procedure, writer: ReverseWriter) -> str:
     w.add(f"def peak_bytes({', '.join(f.params)}):")
     with w.indented():
         if any(v in f.arrays for v in f.returns if isinstance(v, str)):
-            given = [f"{p}.copy()" if p in _written_params(f) else p for p in f.params]
+            given = [f"{p}.copy()" if p in written_params(f) else p for p in f.params]
             w.add(f"{results_text(results, f.returns_tuple)} = primal({', '.join(given)})")
             seeds |= {
                 f"{v}_seed": f"np.zeros_like({first})"
@@ -375,26 +379,26 @@ def _call_without_effect(
     """A call of the way back on copies of what is written, with new adjoints."""
     for p in writer.shadows():
         w.add(f"{p}_b = np.zeros_like({p})")
-    for p in _written_params(f):
+    for p in written_params(f):
         w.add(f"{p}_copy = {p}.copy()")
     w.add("tape = open_tape()")
     w.add(_call_core(f, writer, seeds))
 
 
-def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
+def pullback_source(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
     """A function of (arguments, adjoints of the results that are floats, adjoints of the arrays that are
     written and floats, memory for the gradients of arrays) that fills the last and gives the results that
     are numbers, and the gradients of numbers."""
     w, seeds, extra = Lines(), {}, []
     active = set(writer.seeds())
-    for k, (v, kind) in enumerate(zip(f.returns, _results(f), strict=True)):
+    for k, (v, kind) in enumerate(zip(f.returns, results_of(f), strict=True)):
         if kind == "whole" or (kind.startswith("array") and "f" not in kind):
             continue
         extra.append(f"adjoint{k}")
         own = f"{v}_seed" if kind.startswith("array") else f"seed{k}"
         if own in active:
             seeds[own] = f"adjoint{k}.copy()" if kind.startswith("array") else f"adjoint{k}"
-    written = [p for p in _written_params(f) if f.arrays[p][1][0] == "f"]
+    written = [p for p in written_params(f) if f.arrays[p][1][0] == "f"]
     extra += [f"{p}_adjoint" for p in written]
     filled = [p for p in wanted if p in f.arrays]
     extra += [f"{p}_b" for p in filled]
@@ -406,12 +410,12 @@ def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
         for p in writer.shadows():
             if p not in filled:
                 w.add(f"{p}_b = {p}_adjoint.copy()")
-        for p in _written_params(f):
+        for p in written_params(f):
             w.add(f"{p}_copy = {p}.copy()")
         w.add("tape = open_tape()")
         w.add(_call_core(f, writer, seeds))
         w.add("close_tape(tape)")
-        numbers = [f"value{k}" for k, kind in enumerate(_results(f)) if kind[:5] != "array"]
+        numbers = [f"value{k}" for k, kind in enumerate(results_of(f)) if kind[:5] != "array"]
         gradients = [f"{p}_b" if writer.is_active(p) else "0.0" for p in wanted if p not in filled]
         w.add(f"return {results_text(numbers, True)}, {results_text(gradients, True)}")
     return "\n".join(w.lines) + "\n"
@@ -419,10 +423,10 @@ def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
 
 def _forward_file(f: Procedure, g: Procedure, params: list[str]) -> str:
     """The tangents' function, and one that leaves its arguments alone."""
-    facts = {"results": _results(f), "is_tuple": f.returns_tuple, "dtypes": _dtypes(f)}
+    facts = {"results": results_of(f), "is_tuple": f.returns_tuple, "dtypes": dtypes_of(f)}
     w = Lines()
     w.add(f"def value_and_tangent({', '.join(g.params)}):")
-    names = dict.fromkeys(_written_params(g))
+    names = dict.fromkeys(written_params(g))
     with w.indented():
         _check_shares(f, w)
         for p in names:
@@ -434,7 +438,7 @@ def _forward_file(f: Procedure, g: Procedure, params: list[str]) -> str:
         parts = []
         for side, suffix in ((outs[:half], ""), (outs[half:], "_d")):
             changed = [f"{p}{suffix}_copy" if f"{p}{suffix}" in names else f"{p}{suffix}.copy()"
-                       for p in _written_params(f) if not suffix or p in params]  # fmt: skip
+                       for p in written_params(f) if not suffix or p in params]  # fmt: skip
             parts.append(f"{results_text(side, f.returns_tuple)}, {results_text(changed, True)}")
         w.add(f"return {', '.join(parts)}")
     return _file(f, "forward", facts, primal_source(g, "tangents"), "\n".join(w.lines) + "\n")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from .. import config
-from .expressions import Expressions
+from .expressions import Expressions, may_have_rows
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
 from .source import Function, SourceText, python_function
 from .structure import (
@@ -41,13 +41,17 @@ _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
-def read(function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
+def read(function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False) -> Procedure:
     """Read a function for arguments of these kinds.
+
+    `on_gpu`: loops by `prange` are independent whatever options Numba was given.
 
     Raises:
         NotDifferentiable: with the line, if it has something that cannot be differentiated.
     """
-    return FunctionReader().read(function, kinds)
+    reader = FunctionReader()
+    reader.runs_parallel = on_gpu
+    return reader.read(function, kinds)
 
 
 def runs_parallel(function: Function) -> bool:
@@ -72,7 +76,7 @@ class FunctionReader(Expressions):
         source = self.enter(function, None)
         if source.tree.args.kwonlyargs and not self.has_settings:
             self.reject(source.tree, "a function with keyword-only parameters", "use plain ones")
-        self.runs_parallel = runs_parallel(function)
+        self.runs_parallel = self.runs_parallel or runs_parallel(function)
         params = self._parameters(source)
         if len(params) != len(kinds):
             self.reject(
@@ -432,6 +436,7 @@ class FunctionReader(Expressions):
                 del names[name]  # written in place
         body = Suite("loop")
         item = Repeat(kind, body, [], self.fresh("trips"), is_parallel=is_parallel)
+        item.is_library = self.stack[-1].is_library
         buffers = self._buffers(s, names)
         before = {b.name: self.writes_to.get(b.name, 0) for b in buffers.values()}
         outer, around = self.block, self.environment
@@ -458,6 +463,7 @@ class FunctionReader(Expressions):
         self.open_block(body)
         self.depth += 1
         self.open_blocks.append(body)
+        self.independent = item if is_parallel else self.independent
         self._statements(s.body)
         self._refill(buffers, before, s)
         self.open_blocks.pop()
@@ -476,9 +482,10 @@ class FunctionReader(Expressions):
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)
         if not self.depth:
-            if is_parallel and self.hoisted:
+            self.independent = None
+            if is_parallel and self.hoisted and not may_have_rows(item):
                 self.reject(s, "a prange whose rounds make arrays",
-                            "make one before the loop, with a row for each round")  # fmt: skip
+                            "count upwards from 0, or make one before, with a row for each round")  # fmt: skip
             outer.items += self.hoisted
             self.hoisted = []
         self.emit(item, s)

@@ -14,8 +14,7 @@ from .. import devices, dtypes
 from ..autograd.function import Function as AutogradFunction
 from ..autograd.modes import is_grad_enabled
 from ..graph.levels import innermost, is_traced, tracers
-from ..graph.node import dense_spec
-from ..graph.primitives import empty, from_array, number
+from ..graph.primitives import from_array, number
 from ..graph.record import needs_grad
 from ..graph.state import state
 from ..ops.joining import stack
@@ -25,6 +24,8 @@ from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
 from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
+from .gpu_run import GpuArray
+from .gpu_tensors import GpuFiles, memory_on, place_of, results_on
 from .source import Function, python_function, remember
 
 
@@ -48,6 +49,13 @@ def kernel(
     otherwise it runs once more on the way back. Double backward works where no argument is written. Inside of
     `adjit.func.vmap` the loop over the examples is part of the kernel.
 
+    On tensors of a GPU each loop by `prange` that is in no other loop is a device kernel, forward and back,
+    with a thread for each round; statements of whole arrays are too, where their elements are independent.
+    All else runs on the host, and waits for the GPU where it reads an element or a sum over a loop. What
+    several rounds read gets its gradient in the same bits in each run, unless
+    `use_deterministic_algorithms(False)` lets threads add by atomics. There is no double backward and no
+    `vmap` on a GPU.
+
     Args:
         f: the function; without it the result is a decorator: `@adjit.kernel(checkpoint=True)`.
         checkpoint: whether outer loops run again on the way back, as for `value_and_grad`: memory for about
@@ -55,7 +63,8 @@ def kernel(
 
     Raises:
         NotDifferentiable: at the first call, if the function has something that cannot be differentiated.
-        RuntimeError: for tensors that are not on the CPU, on a double backward through a written argument,
+        RuntimeError: on a GPU for a function without a loop by `prange` or with another loop over arrays, and
+            for tensors that are not all on one device; on a double backward through a written argument,
             for a written argument that all examples of `vmap` share, and as in-place operations on a leaf
             that requires gradients.
         NotImplementedError: on tensors of forward mode.
@@ -95,6 +104,7 @@ class UserKernel:
         self.py_func, self.checkpoint = python_function(f), checkpoint
         self._function = f
         self._codes = Specializations(self.py_func, self._code_for)
+        self._on_gpu = GpuFiles(self._function)
         self._examples: dict[object, UserKernel] = {}  # the kernels that `vmap` calls
         functools.update_wrapper(self, self.py_func)
         remember(self.py_func)
@@ -113,6 +123,11 @@ class UserKernel:
         values = _values(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
+        if code.place is devices.CPU and any(isinstance(a, Tensor) and a.is_cuda for a in args):
+            raise RuntimeError(
+                f"{self.py_func.__name__} is given no array on a GPU, so it runs on the CPU: "
+                "move its numbers by .cpu()"
+            )
         outs = self._call.apply(Call(code, values), *args)
         if not code.kinds:
             return None
@@ -127,6 +142,11 @@ class UserKernel:
             )
         firsts = _values([_first(a) for a in args])
         code = self.code_for(firsts)
+        if code.place is not devices.CPU:
+            raise RuntimeError(
+                f"the kernel {name} has no vmap on a GPU: give it the whole batch, with a prange over "
+                "the examples"
+            )
         has = tuple([level.has(a) for a in args])
         for k in code.written:
             if not has[k]:
@@ -163,6 +183,9 @@ class UserKernel:
         self, values: Sequence[Any], wrt: tuple[int, ...] | None = None, mode: Mode = "reverse"
     ) -> KernelCode:
         """The code for arguments like these, differentiated by those of `wrt`."""
+        place = place_of(self.py_func.__name__, values)
+        if place is not None:
+            return KernelCode(self, self._on_gpu.find(values, wrt), wrt, place)
         return self._codes.find(values, (wrt, mode))
 
     def _code_for(
@@ -206,7 +229,8 @@ class UserKernel:
         lines += [
             f"no gradient flows through {function} ({note})" for function, note in facts["flat"]
         ]
-        lines.append(f"on the tape: {file.module.peak_bytes(*values)} bytes")
+        if hasattr(file.module, "peak_bytes"):  # on a GPU launches count
+            lines.append(f"on the tape: {file.module.peak_bytes(*values)} bytes")
         return "\n".join(lines)
 
 
@@ -214,9 +238,14 @@ class KernelCode:
     """The generated code for one kind of arguments, and what there is to do with its results."""
 
     def __init__(
-        self, kernel: UserKernel, file: GeneratedFile, wrt: tuple[int, ...] | None
+        self,
+        kernel: UserKernel,
+        file: GeneratedFile,
+        wrt: tuple[int, ...] | None,
+        place: devices.device = devices.CPU,
     ) -> None:
         facts = file.facts
+        self.place = place
         self.kernel, self.file, self.module, self.wrt = kernel, file, file.module, wrt or ()
         self.is_tuple: bool = facts["is_tuple"]
         # Of results: the dtypes of floats and arrays, None for whole numbers, which stay Python's.
@@ -239,17 +268,19 @@ class KernelCode:
         self, values: Sequence[Any], adjoints: Sequence[Any], wanted: Sequence[Any]
     ) -> tuple[Sequence[Any], list[Tensor]]:
         """The results that are numbers, and the gradients as tensors of the shapes and dtypes of `wanted`."""
-        gradients = [_memory_like(a) if a.spec.ndim else None for a in wanted]
+        gradients = [memory_on(self.place, a) if a.spec.ndim else None for a in wanted]
         arrays = [_array(g) for g in gradients if g is not None]
         numbers, found = self.module.pullback(*values, *adjoints, *arrays)
         rest = iter(found)
         return numbers, [
-            number(float(next(rest)), a.spec.dtype) if g is None else g
+            number(float(next(rest)), a.spec.dtype).to(a.device) if g is None else g
             for a, g in zip(wanted, gradients, strict=True)
         ]
 
     def as_results(self, results: Sequence[Any]) -> list[Any]:
         """Tensors of floats and arrays; whole numbers as they are."""
+        if self.place is not devices.CPU:
+            return results_on(self.place, results, self.kinds)
         return [
             r if kind is None else from_array(r) if isinstance(r, np.ndarray) else number(r, kind)
             for r, kind in zip(results, self.kinds, strict=True)
@@ -259,36 +290,28 @@ class KernelCode:
 def _values(args: Sequence[Any]) -> list[Any]:
     """What Numba is given for arguments: arrays, and numbers for tensors without dimensions."""
     return [
-        a if not isinstance(a, Tensor) else _array(a) if a.spec.ndim else _array(a)[()]
+        a if not isinstance(a, Tensor) else _array(a) if a.spec.ndim else _array(a.cpu())[()]
         for a in args
     ]
 
 
-def _array(t: Tensor) -> np.ndarray[Any, Any]:
+def _array(t: Tensor) -> Any:
     """An array on the value of a tensor, which is not marked as seen by others: it is read at once."""
     spec = t.spec
-    if spec.device is not devices.CPU:
-        raise RuntimeError(
-            f"kernels run on the CPU, got a tensor on {spec.device}: move it by .cpu()"
-        )
     kind = spec.dtype
-    if spec.numel == 0:
-        return np.empty(spec.shape, kind.numpy)
     if not spec.contiguous:
         return _array(t.detach().contiguous())
     state.deterministic = False
+    if spec.device is not devices.CPU:
+        return GpuArray(t.detach())
+    if spec.numel == 0:
+        return np.empty(spec.shape, kind.numpy)
     value = value_of(t.storage)
     memory: Any = (ctypes.c_char * (spec.numel * kind.itemsize)).from_address(
         value.address + t.offset * kind.itemsize
     )
     memory.holder = value
     return np.ndarray(spec.shape, kind.numpy, memory)
-
-
-def _memory_like(t: Tensor) -> Tensor:
-    """A dense tensor of undefined elements."""
-    made: Tensor = empty(dense_spec(t.spec.shape, t.spec.dtype))
-    return made
 
 
 def _first(a: Any) -> Any:
@@ -343,7 +366,8 @@ class KernelCall(AutogradFunction):
         several = results if code.is_tuple else (results,) if code.kinds else ()
         outs = code.as_results(several)
         for k in written:
-            args[k].copy_(from_array(values[k]))
+            changed = values[k]
+            args[k].copy_(changed.tensor if isinstance(changed, GpuArray) else from_array(changed))
         return (*outs, *[args[k] for k in written])
 
     @staticmethod
@@ -412,6 +436,11 @@ class KernelPullback(AutogradFunction):
     @staticmethod
     def backward(ctx: Any, *directions: Any) -> Any:
         kernel, wrt = ctx.code.kernel, ctx.code.wrt
+        if ctx.code.place is not devices.CPU:
+            raise RuntimeError(
+                f"the kernel {kernel.py_func.__name__} has no double backward on a GPU: "
+                "move its arguments by .cpu()"
+            )
         if tracers and is_traced(directions):
             return _one_by_one(functools.partial(KernelPullback.backward, ctx), directions)
         if is_grad_enabled():

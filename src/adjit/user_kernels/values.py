@@ -52,6 +52,12 @@ class ArrayView:
     def whole(name: str, ndim: int, dtype: str) -> ArrayView:
         return ArrayView(name, dtype, (Strided(),) * ndim, tuple(range(ndim)))
 
+    @staticmethod
+    def row(name: str, ndim: int, dtype: str, at: Atom) -> ArrayView:
+        """One of many arrays that lie in one, by its first index."""
+        dims: list[FixedIndex | Strided] = [FixedIndex(at), *[Strided()] * ndim]
+        return ArrayView(name, dtype, tuple(dims), tuple(range(1, ndim + 1)))
+
 
 @dataclass(frozen=True)
 class ArrayExpression:
