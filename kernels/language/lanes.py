@@ -24,6 +24,7 @@ from numba.extending import intrinsic, register_model
 
 from .abi import helper
 from .conversion import to_integer
+from .processor import MASKS_STORES, VECTOR_BYTES
 
 LANES = 32
 CACHE_LINE = 64
@@ -142,14 +143,14 @@ def spread(typingctx: Any, value: Any) -> Any:
     return Lanes(value)(value), codegen
 
 
-def broadcast(builder: Any, value: ir.Value) -> ir.Value:
-    """A vector of `LANES` copies."""
-    vector = ir.VectorType(value.type, LANES)
+def broadcast(builder: Any, value: ir.Value, lanes: int = LANES) -> ir.Value:
+    """A vector of so many copies."""
+    vector = ir.VectorType(value.type, lanes)
     index = ir.IntType(32)
     undefined = ir.Constant(vector, ir.Undefined)
     first = builder.insert_element(undefined, value, index(0))
     return builder.shuffle_vector(
-        first, undefined, ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
+        first, undefined, ir.Constant(ir.VectorType(index, lanes), [0] * lanes)
     )
 
 
@@ -188,21 +189,60 @@ def address(context: Any, builder: Any, pointer: types.CPointer, args: Any) -> i
     return builder.bitcast(builder.gep(args[0], [args[1]]), vector.as_pointer())
 
 
-def first_lanes(builder: Any, count: ir.Value) -> ir.Value:
-    """A mask of the lanes before `count`."""
-    index = ir.IntType(64)
-    numbers = ir.Constant(ir.VectorType(index, LANES), list(range(LANES)))
-    return builder.icmp_signed("<", numbers, broadcast(builder, count))
+def first_lanes(builder: Any, count: ir.Value, bits: int, lanes: int = LANES) -> ir.Value:
+    """A mask of the lanes before `count`, for elements of so many bits.
+
+    Without AVX-512 a mask is as wide as what it masks: numbers of that size need no conversion.
+    """
+    index = ir.IntType(64 if bits == 64 else 32)
+    most = count.type(lanes)
+    clamped = builder.select(builder.icmp_signed("<", count, most), count, most)
+    clamped = clamped if bits == 64 else builder.trunc(clamped, index)
+    numbers = ir.Constant(ir.VectorType(index, lanes), list(range(lanes)))
+    return builder.icmp_signed("<", numbers, broadcast(builder, clamped, lanes))
 
 
 def masked(builder: Any, name: str, result: ir.Type, vector: ir.Type, args: list[Any]) -> ir.Value:
     """A call of llvm.masked.load or llvm.masked.store."""
-    suffix = f"v{LANES}{vector.element.intrinsic_name}.p0"
+    suffix = f"v{vector.count}{vector.element.intrinsic_name}.p0"
     signature = ir.FunctionType(result, [arg.type for arg in args])
     function = cgutils.get_or_insert_function(
         builder.module, signature, f"llvm.masked.{name}.{suffix}"
     )
     return builder.call(function, args)
+
+
+def parts_of(builder: Any, value: ir.Value, bits: int) -> list[tuple[int, ir.Value]]:
+    """Where the parts of lanes that are stored at a time begin, and the parts."""
+    some = LANES if MASKS_STORES or bits < 32 else 8 * VECTOR_BYTES // bits
+    if some == LANES:
+        return [(0, value)]
+    parts = []
+    for first in range(0, LANES, some):
+        chosen = ir.Constant(ir.VectorType(ir.IntType(32), some), [*range(first, first + some)])
+        parts.append((first, builder.shuffle_vector(value, value, chosen)))
+    return parts
+
+
+def store_first(builder: Any, value: ir.Value, at: ir.Value, count: ir.Value, bits: int) -> None:
+    """Write the first `count` lanes of a vector.
+
+    A masked store takes twelve times as long as a whole one without AVX-512, also where its mask is empty.
+    """
+    align, lanes = ir.Constant(ir.IntType(32), bits // 8), value.type.count
+
+    def store_masked() -> None:
+        mask = first_lanes(builder, count, bits, lanes)
+        masked(builder, "store", ir.VoidType(), value.type, [value, at, align, mask])
+
+    if lanes == LANES:
+        store_masked()
+        return
+    with builder.if_else(builder.icmp_signed(">=", count, count.type(lanes))) as (whole, some):
+        with whole:
+            builder.store(value, at, align=bits // 8)
+        with some, builder.if_then(builder.icmp_signed(">", count, count.type(0))):
+            store_masked()
 
 
 @intrinsic
@@ -243,7 +283,7 @@ def load_some(typingctx: Any, pointer: Any, index: Any, count: Any, fill: Any) -
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = address(context, builder, pointer, args)
         align = ir.Constant(ir.IntType(32), dtype.bitwidth // 8)
-        mask = first_lanes(builder, args[2])
+        mask = first_lanes(builder, args[2], dtype.bitwidth)
         rest = broadcast(builder, args[3])
         return masked(builder, "load", rest.type, rest.type, [at, align, mask, rest])
 
@@ -324,10 +364,11 @@ def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any)
     """Write the first `count` lanes from an index on."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = address(context, builder, pointer, args)
-        align = ir.Constant(ir.IntType(32), pointer.dtype.bitwidth // 8)
-        mask = first_lanes(builder, args[3])
-        masked(builder, "store", ir.VoidType(), args[2].type, [args[2], at, align, mask])
+        bits, place = pointer.dtype.bitwidth, builder.gep(args[0], [args[1]])
+        for first, part in parts_of(builder, args[2], bits):
+            at = builder.gep(place, [ir.Constant(args[1].type, first)])
+            at = builder.bitcast(at, part.type.as_pointer())
+            store_first(builder, part, at, builder.sub(args[3], args[3].type(first)), bits)
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64, lanes, types.int64), codegen

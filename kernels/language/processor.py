@@ -102,4 +102,5 @@ has = CHOSEN.has
 # For most of Intel's processors LLVM fills half of a vector of 512 bits, unless it is told otherwise.
 TUNING = ",-prefer-256-bit" if has("avx512f") else ""
 VECTOR_BYTES = 64 if has("avx512f") else 32 if has("avx2") else 16
+MASKS_STORES = has("avx512f")  # whether a masked store is as quick as a whole one
 FUSED = has("fma") or CHOSEN.architecture == "aarch64"  # whether a multiply-add is an instruction

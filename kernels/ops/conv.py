@@ -128,6 +128,7 @@ BY_SEGMENT, BY_TAP, BY_CHANNEL = range(3)
 # Words of a box, at the begin of a slot.
 CORNER, SIZES, BOX_WORDS = 0, 4, 8
 
+LINE = 64  # bytes of a line of a cache, where tables, copies and regions begin
 AFTER = 6  # words of what happens to results before they are stored: see `conv_tiles.py`
 
 DEPTH_BLOCK = 1024  # numbers of a panel, with which it stays in an L2 cache beside a region
@@ -270,7 +271,7 @@ def slot_of(scratch, c, start):
     pixels = memory + 8 * BOX_WORDS
     targets = pixels + 8 * most
     rest = targets + 8 * most
-    return words(memory), pixels, targets, rest + -rest % VECTOR_BYTES
+    return words(memory), pixels, targets, rest + -rest % LINE
 
 
 # --------------------------------------------------------------------------- forward
@@ -547,7 +548,7 @@ def convolve_depthwise(args, start, stop):
     channels = c[DEPTH]
     box, pixels, targets, spare = slot_of(scratch, c, start)
     region = spare + channels * c[ITEM_BYTES]
-    region += -region % VECTOR_BYTES
+    region += -region % LINE
     after = stack_words(AFTER)
     enter_after(p, c, 0, words(after))
     for unit in range(start, stop):
@@ -600,9 +601,9 @@ def correlate(args, start, stop):
     copied = words(rest)
     most = c[BOX_BATCH] * c[BOX_0] * c[BOX_1] * c[BOX_2]
     patch = rest + 8 * most
-    patch += -patch % VECTOR_BYTES
+    patch += -patch % LINE
     region = patch
-    if manner == BY_TAP:
+    if manner == BY_TAP or c[PACK]:
         region = patch + most * c[PANEL] * size
         for i in range(most):
             copied[i] = patch + i * c[PANEL] * size
@@ -640,7 +641,10 @@ def correlate(args, start, stop):
                     for k in range(phase[SEGMENTS]):
                         offset = c[phase[SEGMENT_LIST] + 2 * k]
                         rows = c[phase[SEGMENT_LIST] + 2 * k + 1] // size
-                        multiply_rows(c, rows, columns, pixels, offset, targets, column * size,
+                        rights, right = dense_steps(
+                            c, columns, targets, column * size, count, rest, patch
+                        )
+                        multiply_rows(c, rows, columns, pixels, offset, rights, right,
                                       count, result, c[COLUMNS], add)  # fmt: skip
                         result += rows * c[COLUMNS] * size
             else:
@@ -655,9 +659,23 @@ def correlate(args, start, stop):
                     column = (panel - first) * c[PANEL]
                     columns = min(c[PANEL], width - column)
                     offset = c[phase[SEGMENT_LIST] + 2 * k] + column * size
-                    multiply_rows(c, c[COLUMNS], columns, targets, 0, pixels, offset, count,
+                    rights, right = dense_steps(c, columns, pixels, offset, count, rest, patch)
+                    multiply_rows(c, c[COLUMNS], columns, targets, 0, rights, right, count,
                                   total + (before + column) * size, length, add)  # fmt: skip
         unit = last
+
+
+@helper
+def dense_steps(c, columns, rights, right, steps, copied, patch):
+    """The table of addresses and the offset of a panel's steps, or of a copy of them, if `c[PACK]` makes one.
+
+    Pixels lie as far apart as they have channels: where that is a power of two, they share few sets of a
+    cache, and every tile of the panel would fetch them anew.
+    """
+    if not c[PACK]:
+        return rights, right
+    call(c[PACK], (columns, rights, right, steps, patch))
+    return copied, 0
 
 
 @helper

@@ -13,6 +13,8 @@ unless it says elements:
     steps_product(rows, columns, lefts, left, rights, right, steps, c, c_row, add)
         C = A.T @ B, or C += A.T @ B if `add`, where step k finds its row of A at lefts[k] + left and
         its row of B at rights[k] + right. The rows of C are `c_row` elements apart.
+    copy_steps(columns, rights, right, steps, out)
+        The rows of B of `steps_product` one after the other, a panel apart.
     dots(rows, columns, x, w, depth, bias, out, out_row, after)
         out[i, j] = bias[j], or 0 if `bias` is 0, plus the sum over `depth` of x[i, k] * w[j, k], for at
         most DOT_ROWS rows and `dot_columns` columns. The rows of `out` are `out_row` elements apart.
@@ -73,6 +75,7 @@ def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
         emit_pack_places(code),
         emit_choice(code, "rows_product", 12, emit_rows, shapes, shape_of),
         emit_choice(code, "steps_product", 10, emit_steps, shapes, shape_of),
+        emit_copy_steps(code),
         emit_dots(code),
         emit_choice(code, "depthwise_rows", 9, emit_depthwise_rows, TALL, height_of),
         emit_choice(code, "depthwise_steps", 8, emit_depthwise_steps, TOGETHER, None),
@@ -216,7 +219,7 @@ def emit_rows(f: TileCode, height: int, width: int) -> Any:
     vectors = [(f.number(v * VECTOR_BYTES), None if v < width - 1 else edge) for v in range(width)]
     tile = [(i, *vector) for i in range(height) for vector in vectors]
     sums = finished(f, after, outer.results[2:], tile, existing(f, rows, cells))
-    store_tile(f, cells, sums, width, edge)
+    store_tile(f, cells, sums, width, columns)
     builder.ret_void()
     return f.defined
 
@@ -286,14 +289,19 @@ def finished(
 
 
 def store_tile(
-    f: TileCode, cells: Sequence[TileNumber], totals: Sequence[ir.Value], width: int, edge: ir.Value
+    f: TileCode,
+    cells: Sequence[TileNumber],
+    totals: Sequence[ir.Value],
+    width: int,
+    columns: TileNumber,
 ) -> None:
     """Store rows of vectors, of which the last is masked."""
+    edge, is_whole = f.first(columns - f.lanes * (width - 1)), columns.equals(f.lanes * width)
     for k, total in enumerate(totals):
         i, v = divmod(k, width)
         place = cells[i] + v * VECTOR_BYTES
         if v == width - 1:
-            f.store_some(total, place, edge)
+            f.store_some(total, place, edge, is_whole)
         else:
             f.store(total, place)
 
@@ -328,15 +336,31 @@ def emit_steps(f: TileCode, height: int, width: int) -> Any:
     loop.close((step + 1) < steps, [(step + 1).ir, *sums])
     with f.either(add.equals(0)) as (over, onto):
         with over:
-            store_tile(f, cells, sums, width, edge)
+            store_tile(f, cells, sums, width, columns)
         with onto:
             for k, total in enumerate(sums):
                 i, v = divmod(k, width)
                 place = cells[i] + v * VECTOR_BYTES
                 old = f.load_some(place, edge) if v == width - 1 else f.load(place)
                 sums[k] = builder.fadd(old, total)
-            store_tile(f, cells, sums, width, edge)
+            store_tile(f, cells, sums, width, columns)
     builder.ret_void()
+    return f.defined
+
+
+def emit_copy_steps(code: TileCode) -> Any:
+    """`copy_steps`; zeros stand for the columns that are missing."""
+    f = code.function("copy_steps", 5)
+    columns, rights, right, steps, out = f.args
+    with f.either(columns.equals(f.panel)) as (whole, some):
+        for is_whole, branch in ((True, whole), (False, some)):
+            with branch, f.loop(steps) as step:
+                source, target = f.word(rights, step) + right, out + step * (f.panel * f.size)
+                for v in range(WIDTH):
+                    mask = None if is_whole else f.first(columns - v * f.lanes)
+                    along = v * VECTOR_BYTES
+                    f.store(load_lanes(f, source + along, mask), target + along)
+    f.builder.ret_void()
     return f.defined
 
 

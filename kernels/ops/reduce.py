@@ -257,8 +257,7 @@ def reduce_columns(op, args, start, stop, X, T):
         i = (base + row) * inner
         for j in range(left, whole, LANES):
             store(out, to + j, cast(load(x, i + j), T))
-        if rest:
-            store_some(out, to + whole, some_of_row(x, i + whole, rest, X, T), rest)
+        tail = some_of_row(x, i + whole, rest, X, T)  # stays in registers: masked stores are slow
         row += 1
         while row < last:
             count = 4 if row + 4 <= last else 1
@@ -279,9 +278,10 @@ def reduce_columns(op, args, start, stop, X, T):
                     pair = some_of_row(x, third, rest, X, T)
                     pair = combine(op, pair, some_of_row(x, third + inner, rest, X, T))
                     value = combine(op, value, pair)
-                total = load_some(out, to + whole, rest, T(0))
-                store_some(out, to + whole, combine(op, total, value), rest)
+                tail = combine(op, tail, value)
             row += count
+        if rest:
+            store_some(out, to + whole, tail, rest)
 
 
 @kernel

@@ -132,14 +132,16 @@ def backward_phases(geometry: Geometry) -> list[Phase]:
 @functools.cache
 def functions(kind: dtype) -> dict[str, int]:
     """The addresses of the emitted functions."""
-    names = "pack", "pack_places", "rows", "steps", "dots", "depthwise_rows", "depthwise_steps"
+    names = (
+        "pack", "pack_places", "rows", "steps", "copy_steps", "dots", "depthwise_rows", "depthwise_steps",
+    )  # fmt: skip
     found = addresses(emitted("conv", conv_tile.emit, kind.name))
     return dict(zip(names, found, strict=True))
 
 
 def rounded(nbytes: int) -> int:
-    """Bytes rounded up to whole vectors."""
-    return nbytes + -nbytes % processor.VECTOR_BYTES
+    """Bytes rounded up to whole lines of a cache."""
+    return nbytes + -nbytes % kernels.LINE
 
 
 def dense_last(sizes: Sequence[int], channels: int) -> Shape:
@@ -205,7 +207,7 @@ class ConvLayout:
 
     def table_bytes(self) -> int:
         """The head of a slot: the box, and the addresses of pixels and targets."""
-        return rounded(8 * (kernels.BOX_WORDS + 2 * numel(self.box) + 2)) + processor.VECTOR_BYTES
+        return rounded(8 * (kernels.BOX_WORDS + 2 * numel(self.box) + 2)) + kernels.LINE
 
     def offsets(self, phase: Phase) -> list[int]:
         """Where a pixel sees each tap, in bytes."""
@@ -492,11 +494,15 @@ def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> C
     sums = rounded(chunks * channels * length * size) if sorts else 0
     part, slots = parts_of(units, channels * length * pixels // units, threads)
     slot = layout.table_bytes() + rounded(layout.region_bytes)
-    slot += rounded(8 * numel(layout.box)) + processor.VECTOR_BYTES
-    slot += by_tap * numel(layout.box) * panel * size
+    slot += rounded(8 * numel(layout.box)) + kernels.LINE
+    # With AVX-512 a step has several lines of a panel: there it is read where it lies.
+    rows = max(widths) if by_channel else columns
+    packs = not (by_tap or is_depthwise or processor.MASKS_STORES) and rows > 2 * gemm_tile.HEIGHT
+    slot += (by_tap or packs) * numel(layout.box) * panel * size
     words = layout.lay(
         [[offsets, [*itertools.chain.from_iterable(segments)]]], [{}],
         multiply=functions(kind)["depthwise_steps" if is_depthwise else "steps"],
+        pack=functions(kind)["copy_steps"] if packs else 0,
         groups=groups, columns=columns, panel=panel, panels=panels,
         **numbered("out", (upper_strides[0], *upper_strides[2:])),
         manner=manner, chunks=chunks, sum_chunk=channels * length,
