@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from .. import config
-from .expressions import Expressions
+from .advice import OF_NODES
+from .for_each import rounds
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
+from .numpy_functions import NumpyFunctions
 from .source import Function, SourceText, python_function
 from .structure import (
     Atom,
@@ -27,6 +29,7 @@ from .structure import (
 from .values import (
     UNDEFINED,
     ArrayExpression,
+    ArrayLike,
     ArrayView,
     PythonObject,
     TupleValue,
@@ -38,6 +41,9 @@ from .vocabulary import BINARY
 
 ArgumentKind = tuple[int, str] | None  # (dimensions, dtype) of an array, None for a number
 _DROPPED = "<dropped>"  # the next value of what is not carried after all
+_MADE_IN_LOOP = (
+    "is an array made in a loop, and read behind it", "make it before the loop, and write into it: y[:] = ..."
+)  # fmt: skip
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
@@ -57,7 +63,7 @@ def runs_parallel(function: Function) -> bool:
     return bool(options.get("parallel", False)) and not config.DEBUG
 
 
-class FunctionReader(Expressions):
+class FunctionReader(NumpyFunctions):
     """Reads one function and all that it calls."""
 
     has_settings = False  # whether the function may have keyword-only parameters
@@ -136,7 +142,7 @@ class FunctionReader(Expressions):
         if isinstance(value, TupleValue):
             self.reject(node, "a result that is a tuple in a tuple", "return one tuple")
         if isinstance(value, Unreadable):
-            self.reject(node, f"a result that {value.why}")
+            self.reject(node, f"a result that {value.why}", value.instead)
         if isinstance(value, (ArrayView, ArrayExpression)):
             own = (
                 {i.dst for i in self.block.items if isinstance(i, Make)}
@@ -172,7 +178,7 @@ class FunctionReader(Expressions):
             )
             method: Callable[[Any], None] | None = getattr(self, f"do_{kind}", None)
             if method is None:
-                self.reject(s, f"a statement of this kind ({kind})")
+                self.reject(s, f"a statement of this kind ({kind})", OF_NODES.get(kind, ""))
             method(s)
 
     def do_Pass(self, s: ast.Pass) -> None:
@@ -181,6 +187,20 @@ class FunctionReader(Expressions):
     def do_Expr(self, s: ast.Expr) -> None:
         if not isinstance(s.value, ast.Constant):
             self.expression(s.value)
+
+    def do_Delete(self, s: ast.Delete) -> None:
+        for target in s.targets:
+            if not isinstance(target, ast.Name):
+                self.reject(s, "this", OF_NODES["Delete"])
+            self.environment[target.id] = UNDEFINED
+
+    def on_NamedExpr(self, e: ast.NamedExpr, base: str) -> Value:
+        if self.is_conditional:
+            self.reject(e, "an assignment that is not made on every way, or in the test of a loop,",
+                        "make it in a statement of its own")  # fmt: skip
+        value = self.settled(self.expression(e.value, _base(e.target)), e, e.target.id)
+        self._assign(e.target, value, e)
+        return value
 
     def do_Assert(self, s: ast.Assert) -> None:
         condition = self.number(s.test)
@@ -218,6 +238,10 @@ class FunctionReader(Expressions):
             case ast.Name(name):
                 self.environment[name] = self.settled(value, node, name)
             case ast.Tuple(elts) | ast.List(elts):
+                if isinstance(value, (ArrayView, ArrayExpression)):
+                    value = self._items(value, len(elts), target)
+                if any(isinstance(t, ast.Starred) for t in elts):
+                    self.reject(target, "a target with a star", OF_NODES["Starred"])
                 if not isinstance(value, TupleValue):
                     self.reject(
                         node, "unpacking of something that is no tuple", "pick its elements"
@@ -228,6 +252,8 @@ class FunctionReader(Expressions):
                     )
                 for t, v in zip(elts, value.items, strict=True):
                     self._assign(t, v, node)
+            case ast.Subscript() if (picks := self.index_array(target)) is not None:
+                self._assign_picked(target, *picks, value, node)
             case ast.Subscript():
                 view = self._target(target)
                 if not view.axes:
@@ -243,6 +269,41 @@ class FunctionReader(Expressions):
         if not isinstance(owner, ArrayView):
             self.reject(node, "an assignment to an element of something that is no array")
         return self.subview(owner, node)
+
+    def _items(self, value: ArrayLike, count: int, node: ast.expr) -> Value:
+        """The items of an array that must have as many as there are names."""
+        name = f"each__{node.lineno}_{node.col_offset}"
+        self.environment[name] = view = self.settled(value, node)
+        assert isinstance(view, ArrayView)
+        if view.ndim == 0:
+            return view
+        same = self.op("==", [self.size(view, 0, node), count], node)
+        self.demand(same, "ValueError", f"there are not {count} values to unpack", node)
+        items = [
+            ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(k), ast.Load())
+            for k in range(count)
+        ]
+        return TupleValue(tuple([
+            self.expression(ast.fix_missing_locations(ast.copy_location(i, node))) for i in items
+        ]))  # fmt: skip
+
+    def _assign_picked(
+        self, target: ast.Subscript, owner: ArrayView, index: ArrayLike, value: Value, node: ast.AST
+    ) -> None:
+        """`y[mask] = v` and `y[k] = v` for an array of indices."""
+        if index.dtype == "b1":
+            if isinstance(value, (ArrayView, ArrayExpression)):
+                self.reject(node, "the assignment of an array where another one is true",
+                            "write y[:] = np.where(mask, v, y), for a v of the shape of y")  # fmt: skip
+            both: list[Value] = [index, self.atom(value, node), owner]
+            self._assign_whole(owner, self.apply("select", both, node), node)
+        elif owner.ndim != 1 or index.ndim != 1:
+            self.reject(target, "an array as an index here", "write the loop over its elements")
+        else:
+            if not isinstance(value, (ArrayView, ArrayExpression)):
+                value = self._constant_array(index, self.atom(value, node), node, owner.dtype)
+            value = self.settled(value, node)
+            self.run_library("scatter", [owner, self.settled(index, node), value], node)
 
     def _assign_whole(self, view: ArrayView, value: Value, node: ast.AST) -> None:
         if isinstance(value, (ArrayView, ArrayExpression)):
@@ -297,6 +358,9 @@ class FunctionReader(Expressions):
                 return
             view = old
         elif isinstance(s.target, ast.Subscript):
+            if self.index_array(s.target) is not None:
+                self.reject(s, "this, which adds once where an index is there twice,",
+                            "write the loop: for i in range(len(k)): y[k[i]] += v[i]")  # fmt: skip
             view = self._target(s.target)
         else:
             self.reject(s, "an assignment to this")
@@ -328,9 +392,11 @@ class FunctionReader(Expressions):
         else:
             self._assign_whole(view, self.apply(function, [view, value], s), s)
 
-    def _constant_array(self, view: ArrayView, value: Atom, node: ast.AST) -> ArrayExpression:
+    def _constant_array(
+        self, view: ArrayLike, value: Atom, node: ast.AST, dtype: str = ""
+    ) -> ArrayExpression:
         shape = tuple(self.size(view, k, node) for k in range(view.ndim))
-        return ArrayExpression(shape, view.dtype, lambda _: value, (), self.writes)
+        return ArrayExpression(shape, dtype or view.dtype, lambda _: value, (), self.writes)
 
     # ----- branches -----
 
@@ -380,7 +446,10 @@ class FunctionReader(Expressions):
             if not isinstance(value, (str, int, float, _Unassigned)):
                 if UNDEFINED in (a, b):
                     return Unreadable(name, "is not assigned on every way here")
-                return Unreadable(name, "is another array or object after each branch")
+                return Unreadable(
+                    name, "is another array or object after each branch",
+                    "make an array before the branch, and write into it on both sides: y[:] = ...",
+                )  # fmt: skip
         dst = self.fresh(name)
         results.append((dst, *(0 if isinstance(v, _Unassigned) else v for v in (a, b))))  # type: ignore[arg-type]
         return dst
@@ -388,14 +457,13 @@ class FunctionReader(Expressions):
     # ----- loops -----
 
     def do_For(self, s: LeavingFor) -> None:
-        if s.orelse:
-            self.reject(s, "`else` of a loop", "use a flag")
         match s.iter:
-            case ast.Call(func, args, []) if _name_of(func) in ("range", "prange"):
+            case ast.Call(func, args, []) if _name_of(func) in ("range", "prange") and args:
                 pass
             case _:
-                self.reject(s.iter, "a loop over something else than range(...)",
-                            "write `for i in range(len(x))`")  # fmt: skip
+                return self._statements(rounds(self, s))
+        if s.orelse:
+            self.reject(s, "`else` of a loop", "use a flag")
         bounds = [self.number(a) for a in args]
         start: Atom = bounds[0] if len(bounds) > 1 else 0
         stop = bounds[0] if len(bounds) == 1 else bounds[1]
@@ -410,6 +478,7 @@ class FunctionReader(Expressions):
             self.reject(s.target, "this target of a loop", "use a name")
         is_parallel = _name_of(func) == "prange" and not self.depth and self.runs_parallel
         self._loop(s, "for", s.target.id, (start, stop, step), is_parallel=is_parallel)
+        return None
 
     def do_While(self, s: LeavingWhile) -> None:
         if s.orelse:
@@ -453,7 +522,8 @@ class FunctionReader(Expressions):
             inside[target] = item.counter
         else:
             item.test = self.open_block(Suite("test"))
-            item.condition = self.number(s.test)  # type: ignore[union-attr]
+            with self.conditionally():
+                item.condition = self.number(s.test)  # type: ignore[union-attr]
             self.close_block(outer)
         self.open_block(body)
         self.depth += 1
@@ -471,7 +541,10 @@ class FunctionReader(Expressions):
             final = self.environment.get(name, UNDEFINED)
             after[name] = self._carry_out(name, starts[name], final, by_name)
         if target:
-            after[target] = Unreadable(target, "is read behind its loop, where it may not be set,")
+            after[target] = Unreadable(
+                target, "is read behind its loop, where it may not be set",
+                "set another name in the loop, and before it",
+            )  # fmt: skip
         self.environment = after
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)
@@ -587,15 +660,11 @@ class FunctionReader(Expressions):
             if isinstance(final, TupleValue):
                 return Unreadable(name, "is a tuple made in a loop")
             if not isinstance(final, (str, int, float)):
-                return (
-                    final
-                    if isinstance(final, Unreadable)
-                    else Unreadable(name, "is an array made in a loop, and read behind it")
-                )
+                return final if isinstance(final, Unreadable) else Unreadable(name, *_MADE_IN_LOOP)
             by_name[start].following = final
             return by_name[start].after
         if isinstance(final, (ArrayView, TupleValue)):
-            return Unreadable(name, "is an array made in a loop, and read behind it")
+            return Unreadable(name, *_MADE_IN_LOOP)
         return (
             Unreadable(name, "is set in a loop") if isinstance(final, (str, int, float)) else final
         )

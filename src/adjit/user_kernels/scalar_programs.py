@@ -24,7 +24,7 @@ from .reader import FunctionReader
 from .refusal import NotDifferentiable
 from .scalar_reverse import adjoints_of, has_way_back
 from .scalar_source import LETTERS, ScalarWriter
-from .source import Function, meaning_of_function, python_function
+from .source import Function, Meaning, python_function
 from .structure import (
     Apply,
     Atom,
@@ -297,4 +297,4 @@ def read_program(
         return f
 
     own_name = python_function(function).__name__
-    return Program(name or own_name, parameters, meaning_of_function(function).digest, build)
+    return Program(name or own_name, parameters, Meaning(function).digest, build)
