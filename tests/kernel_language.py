@@ -1189,7 +1189,7 @@ REFUSED = [
     (no_with, 'With', 'pass arrays'),
     (no_lambda, 'Lambda', 'with `def` outside'),
     (no_listcomp, 'ListComp', 'fill it in a loop'),
-    (no_genexp, '`sum`', 'the loop'),
+    (no_genexp, 'GeneratorExp', 'the loop'),
     (no_dict, 'Dict', 'an array'),
     (no_dictcomp, 'DictComp', 'fill it in a loop'),
     (no_set, 'Set', 'truth values'),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from .. import config
 from .advice import OF_NODES
@@ -40,6 +40,7 @@ from .values import (
 from .vocabulary import BINARY
 
 ArgumentKind = tuple[int, str] | None  # (dimensions, dtype) of an array, None for a number
+_JUMPS = (ast.Return, ast.Break, ast.Continue)
 _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _MADE_IN_LOOP = (
     "is an array made in a loop, and read behind it", "make it before the loop, and write into it: y[:] = ..."
@@ -120,6 +121,9 @@ class FunctionReader(NumpyFunctions):
 
     def _body(self, source: SourceText) -> None:
         body = source.tree.body
+        for node in [n for s in body for n in ast.walk(s) if isinstance(n, ast.stmt)]:
+            if not isinstance(node, _JUMPS) and not hasattr(self, f"do_{type(node).__name__}"):
+                self._refuse_statement(node)
         if may_return(body) and not always_returns(body):
             returns = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
             if any(r.value is not None for r in returns):
@@ -162,14 +166,19 @@ class FunctionReader(NumpyFunctions):
             self._call_line = getattr(node, "lineno", 1)
         source = self.enter(function, node, is_library=is_library)
         around, self.environment = self.environment, {}
+        was_conditional, self.is_conditional = self.is_conditional, False
         self.environment.update(zip(self._parameters(source), args, strict=True))
         self._body(source)
         result = self.environment.get(RESULT, UNDEFINED)
-        self.environment = around
+        self.environment, self.is_conditional = around, was_conditional
         self.stack.pop()
         return PythonObject(None) if result is UNDEFINED else result
 
     # ----- statements -----
+
+    def _refuse_statement(self, s: ast.stmt) -> NoReturn:
+        kind = type(s).__name__
+        self.reject(s, f"a statement of this kind ({kind})", OF_NODES.get(kind, ""))
 
     def _statements(self, statements: Sequence[ast.stmt]) -> None:
         for s in statements:
@@ -177,8 +186,7 @@ class FunctionReader(NumpyFunctions):
                 type(s).__name__, type(s).__name__
             )
             method: Callable[[Any], None] | None = getattr(self, f"do_{kind}", None)
-            if method is None:
-                self.reject(s, f"a statement of this kind ({kind})", OF_NODES.get(kind, ""))
+            assert method is not None, kind
             method(s)
 
     def do_Pass(self, s: ast.Pass) -> None:

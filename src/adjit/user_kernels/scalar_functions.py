@@ -128,6 +128,11 @@ class BackwardBody(CallBody):
         return False
 
     @property
+    def is_one_computation(self) -> bool:
+        """A loop runs once for all gradients."""
+        return not self.forward.is_cheap
+
+    @property
     def results(self) -> list[ast.expr]:
         return [self._reading([k]) for k in range(len(self.forward.params))]
 

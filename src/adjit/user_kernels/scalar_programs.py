@@ -264,6 +264,14 @@ class ScalarReader(FunctionReader):
     def do_Raise(self, s: ast.Raise) -> None:
         self.reject(s, "raising an error", "return math.nan where an argument is not allowed")
 
+    def demand(self, condition: Atom, error: str, message: str, node: ast.AST) -> None:
+        if condition is not True:
+            self.reject(
+                node,
+                f"this, which may raise `{message}`,",
+                "write `for c in ...`, or if, elif, else",
+            )
+
     def make(
         self, shape: list[Atom], fill: Atom | None, dtype: str, node: ast.AST, base: str
     ) -> NoReturn:

@@ -138,6 +138,7 @@ class Body:
     """
 
     whole: frozenset[str] = frozenset()  # parameters that are read as whole numbers, in int64
+    is_one_computation = False  # whether its results cost as much as one of them
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = getattr(function, "__code__", None)
