@@ -129,7 +129,7 @@ class BackwardBody(CallBody):
 
     @property
     def is_one_computation(self) -> bool:
-        """A loop runs once for all gradients."""
+        """Whether its function, with its loops, runs once for all gradients."""
         return not self.forward.is_cheap
 
     @property

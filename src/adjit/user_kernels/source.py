@@ -170,25 +170,31 @@ class Meaning:
 
     def __init__(self, function: Function) -> None:
         self.parts: list[str] = []
-        self._cells: dict[int, types.CellType] = {}
-        self._names: dict[tuple[int, str], tuple[Mapping[str, Any], str]] = {}
-        self._attributes: dict[tuple[int, str], tuple[Any, str]] = {}
+        # Where values were found, and which.
+        self._cells: dict[int, tuple[types.CellType, Any]] = {}
+        self._names: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
+        self._attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self._collect(python_function(function), set())
-        self._seen = self.now()
 
     @property
     def digest(self) -> str:
         return hashlib.sha256("\0".join(self.parts).encode()).hexdigest()
 
     def is_current(self) -> bool:
-        """Whether all still have these values, by identity."""
-        return self.now() == self._seen
+        """Whether all still have these values, by identity; asked in each call."""
+        for space, name, value in self._names.values():
+            if space.get(name, MISSING) is not value:
+                return False
+        for owner, name, value in self._attributes.values():
+            if getattr(owner, name, MISSING) is not value:
+                return False
+        return all([_content(cell) is value for cell, value in self._cells.values()])  # noqa: C419
 
     def now(self) -> Values:
         """What the names mean now."""
-        found = Values([_content(cell) for cell in self._cells.values()])
-        found += [names.get(name, MISSING) for names, name in self._names.values()]
-        found += [getattr(owner, name, MISSING) for owner, name in self._attributes.values()]
+        found = Values([_content(cell) for cell, _ in self._cells.values()])
+        found += [space.get(name, MISSING) for space, name, _ in self._names.values()]
+        found += [getattr(owner, name, MISSING) for owner, name, _ in self._attributes.values()]
         return found
 
     def _collect(self, function: Function, seen: set[int]) -> None:
@@ -199,29 +205,30 @@ class Meaning:
         self.parts += [source.filename, str(source.first), *source.lines]
         self.parts.append(f"{function.__defaults__!r} {function.__kwdefaults__!r}")
         for cell in function.__closure__ or ():
-            self._cells[id(cell)] = cell
+            self._cells[id(cell)] = cell, _content(cell)
         for node in [n for s in source.tree.body for n in ast.walk(s)]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 if node.id not in function.__code__.co_varnames:
                     self._watch(function, node.id)
                     self._describe(node.id, meaning_of(function, node.id), seen)
             elif isinstance(node, ast.Attribute) and (steps := _steps(function, node)):
-                for owner, name, _ in steps:
+                for owner, name, value in steps:
                     if _may_change(owner):
-                        self._attributes[id(owner), name] = owner, name
+                        self._attributes[id(owner), name] = owner, name, value
                 self._describe(ast.unparse(node), steps[-1][2], seen)
 
     def _watch(self, function: Function, name: str) -> None:
         """Note where a name's value is looked for, apart from cells, which are noted already."""
         if name not in function.__code__.co_freevars:
             space = function.__globals__
-            self._names[id(space), name] = space, name
+            self._names[id(space), name] = space, name, space.get(name, MISSING)
 
     def _describe(self, name: str, value: Any, seen: set[int]) -> None:
         """Add what a name means."""
-        has_rule = getattr(value, RULE, None) is not None
-        if hasattr(value, RULE):  # which may be given later
-            self._attributes[id(value), RULE] = value, RULE
+        rule = getattr(value, RULE, MISSING)
+        if rule is not MISSING:  # which may be given later
+            self._attributes[id(value), RULE] = value, RULE, rule
+        has_rule = rule is not MISSING and rule is not None
         value = python_function(value)
         if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
             self.parts.append(f"{name}={value!r}:{type(value).__name__}")

@@ -138,7 +138,6 @@ class Body:
     """
 
     whole: frozenset[str] = frozenset()  # parameters that are read as whole numbers, in int64
-    is_one_computation = False  # whether its results cost as much as one of them
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = getattr(function, "__code__", None)
@@ -192,6 +191,11 @@ class Body:
             assigns.append(reader.assigned(statement))
         value = reader.visit(last.value)
         return assigns, list(value.elts) if isinstance(value, ast.Tuple) else [value]
+
+    @property
+    def is_one_computation(self) -> bool:
+        """Whether all results cost about as much as one of them."""
+        return False
 
     @functools.cached_property
     def is_cheap(self) -> bool:
