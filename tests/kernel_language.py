@@ -547,6 +547,10 @@ def of_searchsorted(x, y):
     return y[np.searchsorted(np.cumsum(x), 0.5)] ** 2
 
 
+def of_ties(x):
+    return np.logaddexp(x[0], x[0] * 1.0) * np.logaddexp(x[1], 0.72) + np.logaddexp(x[2], -np.inf)
+
+
 def of_int_sum(x, k):
     return x[0] * k.sum() * len(np.arange(1, 9, 3))
 
@@ -1184,7 +1188,23 @@ def no_maximum_arr(x):
     return np.maximum(x, 0.3).sum() + np.fmax(x[0], x[1])
 
 
+def no_sum_of_rows(z):
+    return sum(z)[0]
+
+
+def no_two_ways(x):
+    return two_ways(x)[0]
+
+
+def two_ways(x):
+    if x[0] > 0.0:
+        return x * 2.0
+    return x * 3.0
+
+
 REFUSED = [
+    (no_sum_of_rows, '`sum` of rows', 'x.sum(axis=0)'),
+    (no_two_ways, 'whose result is another array', 'y[:] = ...'),
     (no_try, 'Try', 'Test by `if`'),
     (no_with, 'With', 'pass arrays'),
     (no_lambda, 'Lambda', 'with `def` outside'),

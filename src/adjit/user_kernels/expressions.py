@@ -664,7 +664,7 @@ class Expressions(Emitter):
             b, (ArrayView, ArrayExpression)
         ):
             self.reject(node, "a product of something that is no array")
-        self._demand_float64([a, b], node)
+        self.demand_float64([a, b], node)
         found = getattr(library, f"dot{a.ndim}{b.ndim}", None)
         if found is None:
             self.reject(node, f"a product of arrays of {a.ndim} and {b.ndim} dimensions", _LOOP)
@@ -672,7 +672,7 @@ class Expressions(Emitter):
             found, [self.settled(a, node), self.settled(b, node)], node, is_library=True
         )
 
-    def _demand_float64(self, arrays: list[ArrayLike], node: ast.AST) -> None:
+    def demand_float64(self, arrays: list[ArrayLike], node: ast.AST) -> None:
         if any(a.dtype != "f8" for a in arrays):
             self.reject(node, "a function of whole arrays that are not float64", _LOOP)
 
@@ -790,7 +790,7 @@ class Expressions(Emitter):
                 and isinstance(b, (ArrayView, ArrayExpression))
                 and a.ndim == b.ndim == 1
             ):
-                self._demand_float64([a, b], e)
+                self.demand_float64([a, b], e)
                 return self.run(library.outer11, [a, b], e, is_library=True)
             case "linspace", _ if len(args) in (2, 3):
                 return self.run(library.linspace, [*args, 50][:3], e, is_library=True)
@@ -807,7 +807,7 @@ class Expressions(Emitter):
         if name == "sum" and value.dtype[0] in "bi":
             return self.run_library("count" if value.dtype == "b1" else "total", [value], e)
         if name not in _OF_ANY_DTYPE:
-            self._demand_float64([value], e)
+            self.demand_float64([value], e)
         return self.run_library(name, [value], e)
 
     def copied(self, value: Value, node: ast.AST) -> ArrayView:

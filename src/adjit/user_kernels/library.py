@@ -388,9 +388,11 @@ def arange_of_floats(first, last, step):
 
 
 def logaddexp(a, b):
-    if a == b:
-        return a + np.log(2.0)
-    return max(a, b) + np.log1p(np.exp(-abs(a - b)))
+    if np.isinf(a) and a == b:
+        return a
+    if a > b:
+        return a + np.log1p(np.exp(b - a))
+    return b + np.log1p(np.exp(a - b))
 
 
 def searchsorted(a, v):

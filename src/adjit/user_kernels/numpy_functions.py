@@ -71,6 +71,8 @@ class NumpyFunctions(Expressions):
                     total = self.op("+", [total, self.atom(item, e)], e, base)
                 return total
             if isinstance(value, (ArrayView, ArrayExpression)):
+                if value.ndim != 1:
+                    self.reject(e, "`sum` of rows", "write x.sum(axis=0)")
                 return self.reduction("sum", value, e)
         return None
 
@@ -116,8 +118,9 @@ class NumpyFunctions(Expressions):
                 return self._flipped(self.expression(e.args[0]), e)
             case np.roll, 2:
                 args = [self.expression(a) for a in e.args]
-                if is_array(args[0]):
-                    return self.run_library("roll", args, e)
+                if isinstance(args[0], (ArrayView, ArrayExpression)):
+                    self.demand_float64([args[0]], e)
+                    return self.run_library("roll", [self.settled(args[0], e), args[1]], e)
         return None
 
     def array_method(self, m: BoundMethod, e: ast.Call) -> Value | None:
@@ -130,6 +133,7 @@ class NumpyFunctions(Expressions):
             low, high = (self.expression(a) for a in e.args)
             return self.apply("np.minimum", [self.apply("np.maximum", [m.owner, low], e), high], e)
         if m.name == "flatten" and not e.args and not options:
+            self.demand_float64([m.owner], e)
             return self.run_library("flatten", [self.settled(m.owner, e)], e)
         if m.name == "astype" and len(e.args) == 1 and not options:
             kind = self.dtype_of(e.args[0])
