@@ -1202,7 +1202,23 @@ def two_ways(x):
     return x * 3.0
 
 
+def no_two_names(x, y):
+    a = x * 1.0
+    b = y * 1.0
+    s = 0.0
+    for i in range(3):
+        u = a
+        v = b
+        for j in range(i):
+            u, v = v, u
+        s += u[0] * v[1] * i
+        a = u
+        b = v
+    return (a * a).sum() * s + b[0] * a[1]
+
+
 REFUSED = [
+    (no_two_names, 'lets change places', 'the same names'),
     (no_sum_of_rows, '`sum` of rows', 'x.sum(axis=0)'),
     (no_two_ways, 'whose result is another array', 'y[:] = ...'),
     (no_try, 'Try', 'Test by `if`'),

@@ -601,6 +601,11 @@ class FunctionReader(NumpyFunctions):
         names = {buffer.name for buffer in buffers.values()}
         for name, buffer in buffers.items():
             final = self.environment.get(name, UNDEFINED)
+            if any(
+                self._root(n) == self._root(buffer.name) for n in self.alias if n != buffer.name
+            ):
+                self.reject(s, f"`{name}`, which this loop sets anew, and an inner loop lets change places,",
+                            "use the same names in both loops: u, v = v, u")  # fmt: skip
             if self.writes_to.get(buffer.name, 0) != before[buffer.name]:
                 self.reject(s, f"`{name}`, which this loop both sets anew and writes into,",
                             "write into all of it instead: y[:] = ...")  # fmt: skip
