@@ -97,6 +97,25 @@ def test_gradcheck_of_forward_mode():
     assert adjit.autograd.gradgradcheck(smooth, (x, rate), check_fwd_over_rev=True)
 
 
+@adjit.kernel
+def turns(x, rate):
+    """Arrays that change places in a loop of a loop: the tangents cannot be read as a function."""
+    u, v = x * x, x * rate
+    for i in range(2):
+        for _ in range(i + 1):
+            u, v = v, u
+        u[0] *= v[1] * u[0]
+    return u[0] * v[2] + v[0]
+
+
+def test_double_backward_where_tangents_cannot_be_read():
+    x, rate = arguments(turns)
+    x.requires_grad_(), rate.requires_grad_()
+    assert adjit.autograd.gradgradcheck(turns, (x, rate))
+    with pytest.raises(adjit.user_kernels.NotDifferentiable, match="lets change places"):
+        func.jvp(lambda v: turns(v, rate), (x.detach(),), (x.detach(),))
+
+
 def test_third_derivatives():
     def cubic(x, rate):
         return smooth(x, rate).sum()

@@ -26,6 +26,7 @@ from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
 from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
+from .refusal import NotDifferentiable
 from .source import Function, Values, positional, python_function, remember
 from .tangent_functions import tangent_function
 
@@ -513,7 +514,15 @@ class KernelPullback(AutogradFunction):
             args[k].new_zeros(args[k].shape) if d is None else d.to(args[k].dtype)
             for k, d in zip(wrt, directions, strict=True)
         ]
-        kernel = code.kernel.tangents(args, wrt)
+        try:
+            kernel = code.kernel.tangents(args, wrt)
+            kernel.code_for(_values([_first(a) for a in [*args, *along]]))
+        except (
+            NotDifferentiable
+        ):  # of arrays that change places in loops of loops, whose tangents cannot be read
+            if is_grad_enabled() or (tracers and is_traced(along)):
+                raise
+            return _second_order(code, args, adjoints, along)
         given = [*args, *along]
         also = tuple(range(count, count + len(along))) if is_grad_enabled() else ()
         of_tangents = kernel.code_for(_values([_first(a) for a in given]), (*wrt, *also))
@@ -528,3 +537,19 @@ class KernelPullback(AutogradFunction):
         by_argument = dict(zip(wrt, found, strict=False))
         by_adjoint = [_tangent_like(a, several[k]) for k, a in by_result.items()]
         return (None, None, *[by_argument.get(k) for k in range(count)], *by_adjoint)
+
+
+def _second_order(
+    code: KernelCode, args: Sequence[Any], adjoints: Sequence[Any], along: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What the backward of `KernelPullback` gives, by code that is written for this and nothing else."""
+    kernel, wrt, values = code.kernel, code.wrt, [*_values(args), *_values(along)]
+    wanted = [args[k] for k in wrt]
+    second = kernel.code_for(values[: len(args)], wrt, "second")
+    _, found = second.pull_back(values, _values(adjoints), [*wanted, *wanted])
+    by_argument = dict(zip(wrt, found, strict=False))
+    forward = kernel.code_for(values[: len(args)], wrt, "forward")
+    _, _, tangents, _ = forward.module.value_and_tangent(*values)
+    results = forward.as_results(tangents if forward.is_tuple else (tangents,))
+    by_adjoint = [_tangent_like(a, results[k]) for k, a in zip(code.floats, adjoints, strict=True)]
+    return (None, None, *[by_argument.get(k) for k in range(len(args))], *by_adjoint)
