@@ -209,8 +209,10 @@ class Meaning:
         for node in [n for s in source.tree.body for n in ast.walk(s)]:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 if node.id not in function.__code__.co_varnames:
-                    self._watch(function, node.id)
-                    self._describe(node.id, meaning_of(function, node.id), seen)
+                    value = meaning_of(function, node.id)
+                    if not isinstance(value, types.ModuleType) or _may_change(value):
+                        self._watch(function, node.id)
+                    self._describe(node.id, value, seen)
             elif isinstance(node, ast.Attribute) and (steps := _steps(function, node)):
                 for owner, name, value in steps:
                     if _may_change(owner):
