@@ -11,7 +11,7 @@ import fuzz_kernels
 import numpy as np
 from fuzz_kernels import function_of
 
-from adjit.user_kernels import NotDifferentiable
+from adjit.user_kernels import NotDifferentiable, scalar_reverse
 from adjit.user_kernels.scalar_programs import ScalarParameter, read_program
 
 HEAD = """import math
@@ -196,15 +196,34 @@ def compared(program, prog, want, rest):
         return f"WRONG: together {grad}, alone {alone}"
     if not agrees(lambda *x: prog(*x, *rest[:2], rate=rest[2])[0], grad, 1e-4):
         return f"WRONG gradient {grad}"
+    back, second_back = ways_back(prog)
+    found = np.array(back(1.0, *ARGUMENTS, *rest))
+    if not np.allclose(found, grad, rtol=1e-9, atol=1e-12):
+        return f"WRONG: by the way back {found}, by tangents {grad}"
     slopes = program.pullback(0, (0,))
     second = slopes.pullback(0, (0, 1, 2))
     found = np.array(as_python(second, "float64")(1.0, 1.0, *ARGUMENTS, *rest))
     if not np.allclose(found[0], grad[0], rtol=1e-11, atol=1e-14):
         return "WRONG: the gradient by the second"
+    again = np.array(second_back(1.0, 1.0, *ARGUMENTS, *rest))
+    if not np.allclose(again, found, rtol=1e-8, atol=1e-10 * (1 + np.abs(found).max())):
+        return f"WRONG: the second derivative by the way back {again}, by tangents {found}"
     slope = as_python(slopes, "float64")
     if not agrees(lambda *x: slope(1.0, *x, *rest)[0], found[1:], 1e-3):
         return f"WRONG second derivative {found[1:]}"
     return "ok"
+
+
+def ways_back(prog):
+    """The gradients, and the derivative of the first, by ways back, also where tangents would be taken."""
+    usual, scalar_reverse.MOST_TANGENTS = scalar_reverse.MOST_TANGENTS, 0
+    try:
+        program = read_program(prog, PARAMETERS)
+        slopes = program.pullback(0, (0,))
+        programs = program.pullback(0, (0, 1)), slopes.pullback(0, (0, 1, 2))
+        return [as_python(p, "float64") for p in programs]
+    finally:
+        scalar_reverse.MOST_TANGENTS = usual
 
 
 def agrees(f, grad, tolerance):

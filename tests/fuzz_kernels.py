@@ -5,6 +5,7 @@ code runs as plain Python; reverse mode is compared with differences and with fo
 product with the Hessian with differences of the gradient.
 """
 
+import contextlib
 import linecache
 import os
 import random
@@ -19,6 +20,7 @@ import numba
 import numpy as np
 
 from adjit.user_kernels import NotDifferentiable, generated
+from adjit.user_kernels.tangent_functions import tangent_function
 
 STEEP = (
     1e9  # a gradient beyond which differences of doubles say nothing: rounding and saturation win
@@ -300,17 +302,24 @@ def directions(args):
 
 
 def files(function, args):
-    """The generated code of the three modes, as plain Python."""
+    """The generated code of the three modes, and of the tangents read as a function of their own, as plain
+    Python."""
     kinds = tuple(numba.typeof(a) for a in args)
     wanted = tuple(range(len(args)))
+    texts = {
+        mode: generated.text_of(function, kinds, wanted, mode)
+        for mode in ("reverse", "forward", "second")
+    }
+    # Those of arrays that change places in loops of loops are refused.
+    with contextlib.suppress(NotDifferentiable):
+        texts["again"] = generated.text_of(
+            tangent_function(function, kinds, wanted), kinds * 2, tuple(range(2 * len(args))), "reverse",
+            strong_zero=True,
+        )  # fmt: skip
     found = {}
-    for mode in ("reverse", "forward", "second"):
-        space = {}
-        exec(
-            generated.text_of(function, kinds, wanted, mode).replace("cache=True", "cache=False"),
-            space,
-        )
-        found[mode] = space
+    for mode, text in texts.items():
+        found[mode] = {}
+        exec(text.replace("cache=True", "cache=False"), found[mode])
     return found
 
 
@@ -356,6 +365,13 @@ def compared(prog, args, want, made, seed):
         return f"WRONG: forward {tangent}, forward in second {slope}"
     if not np.abs(flat(products[len(args) :]) - grad).max() < 1e-9 * scale * 10:
         return "WRONG: the gradient by the second"
+    again = made.get("again", made["second"])
+    slope_again, products_again = again["value_and_grad"](*args, *along)
+    if not abs(slope - slope_again) < 1e-9 * scale * 10:
+        return f"WRONG: tangents read again {slope_again}, {slope}"
+    off = np.abs(flat(products_again) - flat(products)).max()
+    if not off < 1e-9 * (1 + np.abs(flat(products)).max()):
+        return f"WRONG: the second order of tangents read again by {off:.1e}"
     if abs(want) > 1e9:  # what small terms add to it is lost
         return "steep"
     for by in (1e-6, 1e-7, 1e-5, 1e-8):

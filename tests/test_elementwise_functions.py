@@ -1,6 +1,7 @@
 """`adjit.elementwise`: users' functions of numbers as ops, beside themselves as plain Python."""
 
 import math
+import sys
 import types
 
 import fuzz_elementwise
@@ -9,7 +10,7 @@ import pytest
 from numba import njit, prange
 
 import adjit
-from adjit.user_kernels import NotDifferentiable, scalar_programs
+from adjit.user_kernels import NotDifferentiable, scalar_reverse
 from adjit.user_kernels.scalar_programs import ScalarParameter, read_program
 
 RNG = np.random.default_rng(26)
@@ -741,14 +742,30 @@ def of_many(a, b, c, d, e, h, flag):
     return u * x - y * w + np.clip(c, -0.3, h)
 
 
-def test_many_gradients_come_of_the_way_back(monkeypatch):
+def of_rounds(a, b, c, d, e, h, flag):
+    """A loop in a loop, each of which hands on one number with a slope, and ends early."""
+    x = a * b
+    rounds = 0
+    while abs(x) < 3.0 and rounds < 6:
+        y = x * c + d
+        for _ in range(3):
+            if y > 1.5:
+                break
+            y = y * 0.5 * e + math.sin(h) if flag else y - 0.25 * e * y
+        x = x + math.cos(y) * h if y < 0.7 else x * 1.25 + e * math.sqrt(y)
+        rounds += 1
+    return x * a - c
+
+
+@pytest.mark.parametrize("of_many", [of_many, of_rounds])
+def test_many_gradients_come_of_the_way_back(monkeypatch, of_many):
     """Beside forward mode, and to second order, as plain Python."""
     kinds = [ScalarParameter(name, "f") for name in "abcdeh"] + [ScalarParameter("flag", "b")]
     several = tuple(range(6))
     way_back = read_program(of_many, kinds).pullback(0, several)
     back = fuzz_elementwise.as_python(way_back, "float64")
     second = fuzz_elementwise.as_python(way_back.pullback(2, tuple(range(7))), "float64")
-    monkeypatch.setattr(scalar_programs, "MOST_TANGENTS", 6)
+    monkeypatch.setattr(scalar_reverse, "MOST_TANGENTS", 6)
     forward_mode = read_program(of_many, kinds).pullback(0, several)
     forward = fuzz_elementwise.as_python(forward_mode, "float64")
     assert "back " in way_back._text()
@@ -1058,3 +1075,76 @@ def test_bad_arguments():
     assert repr(bend) == "<elementwise bend>"
     with pytest.raises(OverflowError):
         bend(x, 2**70)
+
+
+def test_a_loop_that_hands_on_many_numbers_has_tangents():
+    """A way back for each of them would cost more."""
+
+    def fibonacci(a, b, c, d, e):
+        x, y = a, b
+        for _ in range(3):
+            x, y = y * c, x * d + e
+        return x + y
+
+    one = read_program(
+        of_rounds,
+        [ScalarParameter(name, "f") for name in "abcdeh"] + [ScalarParameter("flag", "b")],
+    )
+    two = read_program(fibonacci, [ScalarParameter(name, "f") for name in "abcde"])
+    assert scalar_reverse.pays(one.procedure, one.procedure.params[:6])
+    assert not scalar_reverse.pays(one.procedure, one.procedure.params[:4])
+    assert not scalar_reverse.pays(two.procedure, two.procedure.params)
+
+
+def test_a_rule_that_is_given_later_is_noticed():
+    """By the function itself, by captures, and by functions that have read it in place."""
+
+    @adjit.elementwise
+    def square(x):
+        return x * x
+
+    @adjit.elementwise
+    def above(x):
+        return square(x) + 1.0
+
+    @adjit.kernel
+    def total(x):
+        s = 0.0
+        for v in x:
+            s += square(v)
+        return s
+
+    captured = adjit.compile(lambda x: square(x) * 2.0)
+    x = adjit.ones(3, requires_grad=True)
+    for _ in range(4):
+        x.grad = None
+        captured(x).sum().backward()
+    assert x.grad.tolist() == [4.0] * 3
+    assert above(x).tolist() == [2.0] * 3
+    assert total(x).item() == 3.0
+
+    @square.vjp
+    def _(g, x):
+        return 100.0 * g
+
+    x.grad = None
+    captured(x).sum().backward()
+    assert x.grad.tolist() == [200.0] * 3
+    for f in (above, total):
+        with pytest.raises(NotDifferentiable, match="which has a derivative of its own"):
+            f(x)
+
+
+RATE = 2.0
+
+
+def test_a_capture_of_a_kernel_notices_what_it_reads(monkeypatch):
+    @adjit.kernel
+    def scaled(x):
+        return x[0] * RATE
+
+    captured = adjit.compile(lambda x: scaled(x) * 1.0)
+    x = adjit.ones(3)
+    assert [captured(x).item() for _ in range(4)] == [2.0] * 4
+    monkeypatch.setattr(sys.modules[__name__], "RATE", 5.0)
+    assert captured(x).item() == 5.0

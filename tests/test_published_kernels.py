@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.integrate import solve_ivp
+from scipy.spatial.transform import Rotation
 from scipy.special import logsumexp
 from test_user_kernels import assert_gradients, copies, hmm, softdtw, stochastic
 
@@ -163,6 +164,92 @@ def lstm_objective(weights, extra, state, text):
 # ----- GradBench -----
 
 
+def rotation(x, z, y):
+    """Of Euler's angles."""
+    about_x = np.array([[1.0, 0.0, 0.0], [0.0, np.cos(x), -np.sin(x)], [0.0, np.sin(x), np.cos(x)]])
+    about_y = np.array([[np.cos(y), 0.0, np.sin(y)], [0.0, 1.0, 0.0], [-np.sin(y), 0.0, np.cos(y)]])
+    about_z = np.array([[np.cos(z), -np.sin(z), 0.0], [np.sin(z), np.cos(z), 0.0], [0.0, 0.0, 1.0]])
+    return about_z @ about_y @ about_x
+
+
+def axis_rotation(v):
+    found = np.eye(3)
+    n = np.sqrt(np.sum(v * v))
+    if n >= 1e-4:
+        x, y, z = v / n
+        s, c = np.sin(n), np.cos(n)
+        t = 1.0 - c
+        found[0] = np.array([x * x + (1.0 - x * x) * c, x * y * t - z * s, x * z * t + y * s])
+        found[1] = np.array([x * y * t + z * s, y * y + (1.0 - y * y) * c, y * z * t - x * s])
+        found[2] = np.array([x * z * t - y * s, z * y * t + x * s, z * z + (1.0 - z * z) * c])
+    return found
+
+
+def hand(theta, parents, relatives, inverses, base, weights, is_mirrored, points, seen):
+    """The distances of points to a posed and skinned hand (ADBench's simple case), as the sum of their squares.
+
+    A pose is a rotation, a translation and four angles for each finger of four bones.
+    """
+    bones, vertices = weights.shape
+    pose = np.zeros((bones, 3))
+    at, bone = 6, 2
+    while at < len(theta):
+        for joint in range(3):
+            pose[bone, 0] = theta[at]
+            at += 1
+            if joint == 0:
+                pose[bone, 1] = theta[at]
+                at += 1
+            bone += 1
+        bone += 1
+    absolute = np.zeros((bones, 4, 4))
+    for b in range(bones):
+        turned = np.eye(4)
+        turned[:3, :3] = rotation(pose[b, 0], pose[b, 1], pose[b, 2])
+        relative = relatives[b] @ turned
+        if parents[b] == -1:
+            absolute[b] = relative
+        else:
+            absolute[b] = absolute[parents[b]] @ relative
+    skin = np.zeros((3, vertices))
+    for b in range(bones):
+        moved = absolute[b] @ inverses[b] @ base
+        for v in range(vertices):
+            skin[:, v] += weights[b, v] * moved[:3, v]
+    if is_mirrored:
+        skin[0] = -skin[0]
+    placed = axis_rotation(theta[:3]) @ skin
+    total = 0.0
+    for i, v in enumerate(seen):
+        for d in range(3):
+            error = points[d, i] - placed[d, v] - theta[3 + d]
+            total += error * error
+    return total
+
+
+def hand_by_matrices(theta, parents, relatives, inverses, base, weights, is_mirrored, points, seen):
+    """The same by SciPy's rotations, and the chain of each bone's own product."""
+    turns = np.zeros((len(weights), 3))
+    for finger, four in enumerate(theta[6:].reshape(-1, 4)):
+        start = 2 + 4 * finger
+        turns[start, :2] = four[:2]
+        turns[start + 1, 0], turns[start + 2, 0] = four[2:]
+    skin = 0.0
+    for b in range(len(weights)):
+        chain = np.eye(4)
+        k = b
+        while k != -1:
+            turn = np.eye(4)
+            turn[:3, :3] = Rotation.from_euler("xyz", turns[k, [0, 2, 1]]).as_matrix()
+            chain = relatives[k] @ turn @ chain
+            k = parents[k]
+        skin = skin + weights[b] * (chain @ inverses[b] @ base)[:3]
+    if is_mirrored:
+        skin[0] *= -1
+    placed = Rotation.from_rotvec(theta[:3]).as_matrix() @ skin + theta[3:6, None]
+    return np.sum((points - placed[:, seen]) ** 2)
+
+
 def kmeans(points, centroids):
     cost = 0.0
     for i in range(len(points)):
@@ -236,10 +323,16 @@ BA = (
 LSTM = (
     values(10, 2, 8, 3), values(11, 3, 3), values(12, 2, 2, 3), np.eye(3)[[0, 2, 1, 1]],
 )  # fmt: skip
+HAND = (
+    values(16, 14), np.array([-1, 0, 1, 2, 3, 4, 1, 6, 7, 8]), values(17, 10, 4, 4) * 0.3 + np.eye(4),
+    values(18, 10, 4, 4) * 0.3 + np.eye(4), values(19, 4, 5), np.abs(values(20, 10, 5)), True,
+    values(21, 3, 4), np.array([0, 3, 1, 4]),
+)  # fmt: skip
+HAND[2][:, 3] = HAND[3][:, 3] = [0.0, 0.0, 0.0, 1.0]
 HMM = (np.array([0.5, 0.2, 0.3]), stochastic(3, 3, 4), stochastic(3, 4, 5), np.array([0, 2, 1, 3]))
 KERNELS = [
     (gmm, GMM), (bundle_adjustment, BA), (lstm_objective, LSTM), (kmeans, (values(13, 6, 2), values(14, 3, 2))),
-    (particle, (1.3, 200)), (determinant, (values(15, 4, 4),)), (hmm, HMM),
+    (hand, HAND), (particle, (1.3, 200)), (determinant, (values(15, 4, 4),)), (hmm, HMM),
 ]  # fmt: skip
 
 
@@ -265,8 +358,22 @@ def test_the_mixture_of_gaussians_is_that_of_numpy():
     np.testing.assert_allclose(value, gmm_in_numpy(*GMM), rtol=1e-12)
 
 
+def test_the_hand_is_that_of_rotations_and_chains():
+    """Also mirrored or not, and the gradient of a pose as ADBench asks for it."""
+    for is_mirrored in (True, False):
+        args = [*HAND[:6], is_mirrored, *HAND[7:]]
+        value, (slope,) = adjit.value_and_grad(hand, wrt=(0,))(*args)
+        np.testing.assert_allclose(value, hand_by_matrices(*args), rtol=1e-12)
+        for k in range(len(slope)):
+            high, low = (
+                hand_by_matrices(HAND[0] + s * 1e-6 * (np.arange(14) == k), *args[1:])
+                for s in (1, -1)
+            )
+            np.testing.assert_allclose(slope[k], (high - low) / 2e-6, rtol=1e-5, atol=1e-6)
+
+
 def test_the_determinant_is_that_of_the_adjugate():
-    (matrix,) = KERNELS[5][1]
+    (matrix,) = dict(KERNELS)[determinant]
     value, (slope,) = adjit.value_and_grad(determinant)(matrix)
     np.testing.assert_allclose(value, np.linalg.det(matrix), rtol=1e-12)
     np.testing.assert_allclose(slope, value * np.linalg.inv(matrix).T, rtol=1e-9)

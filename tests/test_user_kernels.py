@@ -532,12 +532,6 @@ def sorts(x):
     return y[0]
 
 
-def iterates(x):
-    for v in x:
-        x[0] += v
-    return x[0]
-
-
 def recursive(x, n):
     return x if n == 0 else recursive(x * x, n - 1)
 
@@ -580,9 +574,8 @@ def reads_global(x):
 
 
 REFUSALS = [
-    (sorts, 1, "np.sort", "y = np.sort(x)", "Write it as a loop"),
-    (iterates, 1, "range", "for v in x:", "for i in range(len(x))"),
-    (comprehends, 1, "`sum`", "return sum([x[i] for i in range(3)])", ""),
+    (sorts, 1, "np.sort", "y = np.sort(x)", "x[order[i]]"),
+    (comprehends, 1, "ListComp", "return sum([x[i] for i in range(3)])", "fill it in a loop"),
     (sometimes, 0, "only on some ways", "def sometimes(x):  # noqa: RET503", "End it with a return"),
     (behind_loop, 3, "behind its loop", "return x[i]", ""),
     (aliased, 4, "another array", "return y[0]", ""),
@@ -730,7 +723,7 @@ def test_later_calls_do_not_read_sources_or_types(monkeypatch):
     square = adjit.kernel(rated)
     expected = value_and_grad(0.3)
     square(x).backward()
-    for name in ("meaning_of_function", "types_of"):
+    for name in ("Meaning", "types_of"):
         monkeypatch.delattr(dispatch, name)
     assert value_and_grad(0.3) == expected
     square(x).backward()
@@ -987,12 +980,6 @@ def test_vmap_of_written_arguments_and_several_results():
     assert count.tolist() == [3, 3]
     with pytest.raises(RuntimeError, match="writes into its argument 1, which all examples share"):
         adjit.func.vmap(several, in_dims=(0, None, None))(x, out[0], 2)
-
-
-def test_forward_mode_on_tensors_is_refused():
-    x = leaf(X.tolist()).detach()
-    with pytest.raises(NotImplementedError, match="energy has no forward mode on tensors"):
-        adjit.func.jvp(lambda v: energy(v, 0.5), (x,), (x,))
 
 
 # ----- settings -----

@@ -102,7 +102,7 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
     """What the vjp of an elementwise op takes, for the operands that need a gradient.
 
     Large operands share one kernel, which reads them once; small ones have one each, which costs
-    less to record.
+    less to record, unless the gradients are one computation.
     """
     forward, specs, compute = op_record.recipe, op_record.operands, op_record.compute
     back = op.back
@@ -115,7 +115,8 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
     saved = [k for k in op.saves[mask] if k in kept]
     strides = result_strides(shape, [g_spec, forward.spec])
     kernels = []
-    for which in [[k] for k in rest] if forward.spec.numel <= SMALL_VJP else [rest] if rest else []:
+    apart = forward.spec.numel <= SMALL_VJP and not back.is_one_computation
+    for which in [[k] for k in rest] if apart else [rest] if rest else []:
         _, reads = back.needed(which)
         operands = [("g", g_spec)]
         places = [0]

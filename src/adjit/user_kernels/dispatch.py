@@ -9,7 +9,7 @@ import numba
 from numba import types
 from numba._dispatcher import compute_fingerprint  # as Numba's own dispatchers
 
-from .source import Function, Meaning, meaning_of_function
+from .source import Function, Meaning
 
 _T = TypeVar("_T")
 
@@ -28,7 +28,7 @@ class Specializations(Generic[_T]):
         """What there is for arguments like these, and `more` that tells calls apart."""
         if self.meaning is None or not self.meaning.is_current():
             self.known.clear()
-            self.meaning = meaning_of_function(self.function)
+            self.meaning = Meaning(self.function)
         try:
             key = compute_fingerprint(tuple(args)), more
         except (NotImplementedError, ValueError):  # of a type that is refused

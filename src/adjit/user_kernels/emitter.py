@@ -13,12 +13,23 @@ from typing import Any, NoReturn
 from .refusal import NotDifferentiable
 from .source import Function, SourceText, python_function, source_of
 from .structure import Apply, Atom, Load, Statement, StoreElement, Suite
-from .vocabulary import RESERVED
+from .vocabulary import BINARY_OF_FLOATS, FLOAT_CASTS, RESERVED, TESTS
 
 Key = tuple[object, ...]
 _OUR_ENDING = re.compile(
     r"_([bckpsdew]|\d+[dq]|seed|old)$"
 )  # of names of ways back and of tangents
+_OF_FLOATS = {
+    *FLOAT_CASTS,
+    "/",
+    "np.exp",
+    "np.log",
+    "np.sqrt",
+    "np.sin",
+    "np.cos",
+    "np.tan",
+    "np.tanh",
+}
 _WHOLE: dict[str, Callable[[Any, Any], int]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -46,6 +57,8 @@ class Emitter:
         self.written: set[str] = set()
         self.swapped: set[str] = set()  # arrays that change places in a loop
         self.writes = 0  # stores read so far
+        self.tests: set[Atom] = set()  # names of truth values
+        self.floats: set[Atom] = set()  # names that are known to be floats while reading
         self.writes_to: dict[str, int] = {}
         self.stack: list[ActiveCall] = []
         self._names: dict[str, int] = {}
@@ -89,7 +102,11 @@ class Emitter:
         first = max(first - shift, 0)
         under = " " * first + "^" * max(last - shift - first, 1)
         where = f"{source.filename}:{source.first + line - 1}"
-        hint = f"\n{instead[0].upper()}{instead[1:]}." if instead else ""
+        hint = (
+            f"\n{instead[0].upper()}{instead[1:]}{'' if instead.endswith('.') else '.'}"
+            if instead
+            else ""
+        )
         error = NotDifferentiable(f"{where}: {what} {self.refused}\n    {bare}\n    {under}{hint}")
         error.filename, error.lineno = source.filename, source.first + line - 1
         raise error
@@ -149,6 +166,8 @@ class Emitter:
         if name is None:
             name = self.fresh(base)
             self.emit(Load(name, array, list(index)), node)
+            if self.arrays[array][1][0] == "f":
+                self.floats.add(name)
             self._scopes[-1][1][key] = name
         return name
 
@@ -161,6 +180,13 @@ class Emitter:
         self.writes_to[array] = self.writes_to.get(array, 0) + 1
         group = "<swapped>" if array in self.swapped else array
         self._versions[group] = self._versions.get(group, 0) + 1
+
+    def is_known_float(self, a: Atom) -> bool:
+        return isinstance(a, float) or a in self.floats
+
+    def is_test(self, a: Atom) -> bool:
+        """Whether an atom is known to be a truth value."""
+        return isinstance(a, bool) or a in self.tests
 
     def op(self, function: str, args: list[Atom], node: ast.AST, base: str = "t") -> Atom:
         """Apply a function to atoms; whole numbers of the text are computed at once."""
@@ -177,5 +203,11 @@ class Emitter:
         if dst is None:
             dst = self.fresh(base)
             self.emit(Apply(dst, function, list(args)), node)
+            if function in TESTS:
+                self.tests.add(dst)
+            elif function in _OF_FLOATS or (
+                function in BINARY_OF_FLOATS and any(self.is_known_float(a) for a in args)
+            ):
+                self.floats.add(dst)
             self._scopes[-1][1][key] = dst
         return dst

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .source import Function, source_of
+from .source import Function, function_of_text, source_of
 
 
 class ResultOfOne(NamedTuple):
@@ -46,11 +45,7 @@ def for_examples(
         lines.append(f"        {call}")
     lines += [f"        {out}[k] = {f}" for out, f in zip(outs, found, strict=True)]
     lines.append(f"    return ({', '.join(outs)},)" if outs else "    return None")
-    text = "\n".join(lines) + "\n"
     source = source_of(function)
-    filename = f"<{name} of {source.filename}:{source.first} for examples {text}>"
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-    space: dict[str, Any] = {"np": np, "function": function}
-    exec(compile(text, filename, "exec"), space)
-    made: Function = space[f"{name}_of_examples"]
-    return made
+    origin = f"{name} of {source.filename}:{source.first} for examples"
+    names = {"np": np, "function": function}
+    return function_of_text(f"{name}_of_examples", "\n".join(lines) + "\n", origin, names)

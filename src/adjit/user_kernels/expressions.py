@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from . import library
+from .advice import OF_FUNCTIONS, OF_NODES
 from .emitter import Emitter
-from .source import MISSING, Function, meaning_of, python_function
+from .source import MISSING, RULE, Function, meaning_of, python_function
 from .structure import Apply, Atom, Branch, Make, Repeat, Statement, Suite, walk
 from .values import (
     NEW_AXIS,
@@ -52,6 +54,7 @@ class Expressions(Emitter):
         self.hoisted: list[Statement] = []  # arrays of loops, made before the outermost
         self.independent: Repeat | None = None  # the prange that is being read
         self.open_blocks: list[Suite] = []
+        self.is_conditional = False
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
         self.array_before: dict[
@@ -67,8 +70,16 @@ class Expressions(Emitter):
     def expression(self, e: ast.expr, base: str = "t") -> Value:
         method: Callable[[Any, str], Value] | None = getattr(self, f"on_{type(e).__name__}", None)
         if method is None:
-            self.reject(e, f"an expression of this kind ({type(e).__name__})")
+            kind = type(e).__name__
+            self.reject(e, f"an expression of this kind ({kind})", OF_NODES.get(kind, ""))
         return method(e, base)
+
+    @contextmanager
+    def conditionally(self) -> Iterator[None]:
+        """While what is read does not run on every way."""
+        before, self.is_conditional = self.is_conditional, True
+        yield
+        self.is_conditional = before
 
     def atom(self, value: Value, node: ast.AST) -> Atom:
         """A number, or a refusal."""
@@ -92,6 +103,8 @@ class Expressions(Emitter):
             return e.value
         if e.value is None:
             return PythonObject(None)
+        if isinstance(e.value, complex):
+            return self.reject(e, f"the constant {e.value!r}", OF_FUNCTIONS["complex"])
         return self.reject(e, f"the constant {e.value!r}", "use numbers")
 
     def on_Name(self, e: ast.Name, base: str) -> Value:
@@ -102,7 +115,7 @@ class Expressions(Emitter):
                     e, f"`{e.id}`, which is not assigned on every way here,", "assign it before"
                 )
             if isinstance(value, Unreadable):
-                self.reject(e, f"`{value.name}`, which {value.why},")
+                self.reject(e, f"`{value.name}`, which {value.why},", value.instead)
             return value
         found = meaning_of(self.stack[-1].function, e.id)
         if found is MISSING:
@@ -121,7 +134,7 @@ class Expressions(Emitter):
             return TupleValue(tuple(self.constant(v, node) for v in value))
         if isinstance(value, np.ndarray):
             self.reject(node, "a global array", "pass it as an argument")
-        if getattr(value, "_has_rule", False):  # which would be lost
+        if getattr(value, RULE, None) is not None:  # which would be lost
             self.reject(
                 node, f"`{value.__name__}`, which has a derivative of its own,",
                 "call it on tensors, and give its result to this function",
@@ -143,12 +156,15 @@ class Expressions(Emitter):
             case ast.Not():
                 test = self.atom(value, e.operand)
                 return (not test) if isinstance(test, bool) else self.op("not", [test], e, base)
-        return self.apply("invert", [value], e, base)
+        of_truths = isinstance(value, (ArrayView, ArrayExpression)) and value.dtype == "b1"
+        return self.apply("not" if of_truths else "invert", [value], e, base)
 
     def on_BinOp(self, e: ast.BinOp, base: str) -> Value:
         a, b = self._operands([e.left, e.right])
         if isinstance(e.op, ast.MatMult):
             return self.product(a, b, e)
+        if isinstance(e.op, ast.Add) and isinstance(a, TupleValue) and isinstance(b, TupleValue):
+            return TupleValue((*a.items, *b.items))
         return self.apply(BINARY[type(e.op)], [a, b], e, base)
 
     def _operands(self, nodes: list[ast.expr]) -> list[Value]:
@@ -167,9 +183,7 @@ class Expressions(Emitter):
         values = self._operands([e.left, *e.comparators])
         result: Value | None = None
         for op, a, b in zip(e.ops, values, values[1:], strict=False):
-            if type(op) not in COMPARE:
-                self.reject(e, "this comparison", "compare numbers by <, <=, >, >=, == or !=")
-            test = self.apply(COMPARE[type(op)], [a, b], e, "t")
+            test = self._comparison(op, a, b, e)
             result = (
                 test
                 if result is None
@@ -178,22 +192,50 @@ class Expressions(Emitter):
         assert result is not None
         return result
 
+    def _comparison(self, op: ast.cmpop, a: Value, b: Value, e: ast.Compare) -> Value:
+        if type(op) in COMPARE:
+            return self.apply(COMPARE[type(op)], [a, b], e, "t")
+        negated = isinstance(op, (ast.NotIn, ast.IsNot))
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(b, TupleValue):
+            found: Atom = False
+            for item in b.items:
+                same = self.op("==", [self.atom(a, e), self.atom(item, e)], e)
+                found = same if found is False else self.op("or", [found, same], e)
+            if isinstance(found, bool):
+                return found is negated
+            return self.op("not", [found], e) if negated else found
+        of_none = [isinstance(v, PythonObject) and v.value is None for v in (a, b)]
+        if isinstance(op, (ast.Is, ast.IsNot)) and any(of_none):
+            return all(of_none) is not negated
+        return self.reject(e, "this comparison", "compare numbers by <, <=, >, >=, == or !=")
+
     def on_BoolOp(self, e: ast.BoolOp, base: str) -> Value:
         result = self.number(e.values[0])
         for node in e.values[1:]:
             is_and = isinstance(e.op, ast.And)
             outer = self.block
             inner = self.open_block(Suite("branch"))
-            value = self.number(node)
+            with self.conditionally():
+                value = self.number(node)
             self.close_block(outer)
+            if isinstance(result, (bool, int, float)):  # known while reading
+                if bool(result) is is_and:
+                    outer.items += inner.items
+                    result = value
+                continue
+            of_then: Atom = value if is_and else result
+            of_else: Atom = result if is_and else value
             if all(isinstance(i, Apply) and i.function in HARMLESS for i in inner.items):
                 outer.items += inner.items
-                result = self.op("and" if is_and else "or", [result, value], e)
+                if self.is_test(result) and self.is_test(value):
+                    result = self.op("and" if is_and else "or", [result, value], e)
+                else:
+                    result = self.op("select", [result, of_then, of_else], e)
                 continue
             dst, empty = self.fresh("t"), Suite("branch")
+            if self.is_test(result) and self.is_test(value):
+                self.tests.add(dst)
             then, orelse = (inner, empty) if is_and else (empty, inner)
-            of_then: Atom = value if is_and else True
-            of_else: Atom = False if is_and else value
             self.emit(Branch(result, then, orelse, [(dst, of_then, of_else)]), e)
             result = dst
         return result
@@ -206,7 +248,8 @@ class Expressions(Emitter):
         sides: list[tuple[Suite, Value]] = []
         for part in (e.body, e.orelse):
             block = self.open_block(Suite("branch"))
-            value = self.expression(part)
+            with self.conditionally():
+                value = self.expression(part)
             sides.append(
                 (block, value if isinstance(value, TupleValue) else self.atom(value, part))
             )
@@ -263,7 +306,9 @@ class Expressions(Emitter):
     def _dtype_of_result(
         self, function: str, operands: list[ArrayLike | Atom], node: ast.AST
     ) -> str:
-        if function in TESTS:
+        if function in TESTS or (
+            function in ("&", "|", "invert") and all(self.is_truth(a) for a in operands)
+        ):
             return "b1"
         if function in ("float64", "float32"):
             return np.dtype(function).str[1:]
@@ -276,6 +321,11 @@ class Expressions(Emitter):
         if dtypes == {"f4"} and not scalars:
             return "f4"
         return self.reject(node, "arithmetic on whole arrays that are not float64", _LOOP)
+
+    def is_truth(self, a: Value) -> bool:
+        if isinstance(a, (ArrayView, ArrayExpression)):
+            return a.dtype == "b1"
+        return isinstance(a, (bool, str)) and self.is_test(a)
 
     def common_shape(self, arrays: list[ArrayLike], node: ast.AST) -> list[Atom]:
         """The shape that arrays are broadcast to; sizes that are not known to agree are checked at run time."""
@@ -309,6 +359,18 @@ class Expressions(Emitter):
     def demand(self, condition: Atom, error: str, message: str, node: ast.AST) -> None:
         raise NotImplementedError
 
+    def simple_call(self, f: Any, e: ast.Call, base: str) -> Value | None:
+        """A call of a function of numbers that is no single application; None if it is another."""
+        raise NotImplementedError
+
+    def numpy_call(self, f: Any, e: ast.Call, base: str) -> Value | None:
+        """A call of a function of NumPy's that is not read here; None if it is not read at all."""
+        raise NotImplementedError
+
+    def array_method(self, m: BoundMethod, e: ast.Call) -> Value | None:
+        """Likewise of a method."""
+        raise NotImplementedError
+
     # ----- arrays -----
 
     def size(self, a: ArrayLike, axis: int, node: ast.AST) -> Atom:
@@ -320,6 +382,14 @@ class Expressions(Emitter):
         kept = a.dims[dim]
         assert isinstance(kept, Strided)
         return self.op("shape", [a.name, dim], node, "n") if kept.size is None else kept.size
+
+    def whole_size(self, a: ArrayLike, node: ast.AST) -> Atom:
+        total: Atom = 1
+        for k in range(a.ndim):
+            total = (
+                self.op("*", [total, self.size(a, k, node)], node) if k else self.size(a, 0, node)
+            )
+        return total
 
     def element(self, a: ArrayLike, index: list[Atom], node: ast.AST, base: str = "t") -> Atom:
         if isinstance(a, ArrayExpression):
@@ -354,12 +424,49 @@ class Expressions(Emitter):
             "select", [self.op("<", [at, 0], node), self.op("+", [at, size], node), at], node
         )
 
+    def index_array(self, e: ast.Subscript) -> tuple[ArrayView, ArrayLike] | None:
+        """The array and the one that it is indexed by, if that is an array; read twice, so not of calls."""
+        if isinstance(e.slice, (ast.Slice, ast.Tuple, ast.Constant)):
+            return None
+        if any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(e)):
+            return None
+        if not any(
+            isinstance(self.environment.get(n.id), (ArrayView, ArrayExpression))
+            for n in ast.walk(e.slice)
+            if isinstance(n, ast.Name)
+        ):
+            return None
+        index = self.expression(e.slice)
+        if not isinstance(index, (ArrayView, ArrayExpression)):
+            return None
+        owner = self.settled(self.expression(e.value), e)
+        return (owner, index) if isinstance(owner, ArrayView) else None
+
+    def _picked(self, owner: ArrayView, index: ArrayLike, e: ast.Subscript) -> ArrayExpression:
+        """`x[k]` for an array of indices."""
+        if index.dtype == "b1":
+            self.reject(e, "the elements where an array is true, whose number is not known,",
+                        "write np.where(mask, x, 0.0) in a sum, or a loop with an if")  # fmt: skip
+        if index.dtype[0] != "i":
+            self.reject(e, "an array of floats as an index", "use one of whole numbers")
+        sizes = [self.size(index, k, e) for k in range(index.ndim)]
+        sizes += [self.size(owner, k, e) for k in range(1, owner.ndim)]
+
+        def element(at: list[Atom]) -> Atom:
+            first = self.element(index, at[: index.ndim], e)
+            return self.element(owner, [first, *at[index.ndim :]], e)
+
+        reads = (owner, *(index.reads if isinstance(index, ArrayExpression) else (index,)))
+        return ArrayExpression(tuple(sizes), owner.dtype, element, reads, self.writes)
+
     def on_Subscript(self, e: ast.Subscript, base: str) -> Value:
+        if (picks := self.index_array(e)) is not None:
+            return self._picked(*picks, e)
         value = self.expression(e.value)
         if isinstance(value, TupleValue):
             k = self.expression(e.slice)
             if type(k) is not int or not -len(value.items) <= k < len(value.items):
-                self.reject(e, "a tuple at an index that is not a number in the text", "unpack it")
+                return self._chosen(value, k, e)
             return value.items[k]
         if isinstance(value, ArrayExpression):
             parts = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
@@ -367,11 +474,26 @@ class Expressions(Emitter):
                 return value.element([self.number(p) for p in parts])
             value = self.settled(value, e)
         if not isinstance(value, ArrayView):
-            self.reject(e, "an index of something that is no array")
+            self.reject(e, "an index of something that is no array or tuple",
+                        "make it a tuple, or pass it as an array")  # fmt: skip
         view = self.subview(value, e)
         if view.axes:
             return view
         return self.load(view.name, self.place(view, [], e), e, base)
+
+    def _chosen(self, items: TupleValue, k: Value, e: ast.Subscript) -> Value:
+        """An item of a tuple at an index that is not known while reading."""
+        if type(k) is int or not items.items:
+            self.reject(e, "an index beyond a tuple")
+        at, count = self.atom(k, e), len(items.items)
+        wrapped = self._from_end(at, count, e)
+        inside = [self.op("<=", [0, wrapped], e), self.op("<", [wrapped, count], e)]
+        self.demand(self.op("and", inside, e), "IndexError", "tuple index out of range", e)
+        found = self.atom(items.items[-1], e)
+        for j in range(count - 2, -1, -1):
+            here = self.op("==", [wrapped, j], e)
+            found = self.op("select", [here, self.atom(items.items[j], e), found], e)
+        return found
 
     def subview(self, value: ArrayView, e: ast.Subscript) -> ArrayView:
         """A view at the indices and slices of a subscript."""
@@ -412,12 +534,14 @@ class Expressions(Emitter):
             if isinstance(v, (ArrayView, ArrayExpression)):
                 self.reject(e, "an array as an index", "write the loop over its elements")
             at = self.atom(v, e)
+            if self.is_known_float(at):
+                self.reject(e, "an index that is a float", "write int(...)")
             one = ArrayView(value.name, value.dtype, (dim,), (0,))
             dims[axis] = FixedIndex(self.place(one, [at], e)[0])
         return ArrayView(value.name, value.dtype, tuple(dims), (*axes, *rest))
 
     def _sliced(
-        self, value: ArrayView, axis: int, dim: Strided, s: ast.Slice, e: ast.Subscript
+        self, value: ArrayView, axis: int, dim: Strided, s: ast.Slice, e: ast.AST
     ) -> Strided:
         if s.lower is None and s.upper is None and s.step is None:
             return dim
@@ -450,6 +574,14 @@ class Expressions(Emitter):
             start = self.op("+", [dim.start, lower], e)
         return Strided(start, dim.step * step, count)
 
+    def sliced(self, value: ArrayView, s: ast.Slice, e: ast.AST) -> ArrayView:
+        """A part of a vector."""
+        axis = value.axes[0]
+        dims, dim = list(value.dims), value.dims[axis]
+        assert isinstance(dim, Strided)
+        dims[axis] = self._sliced(value, axis, dim, s, e)
+        return ArrayView(value.name, value.dtype, tuple(dims), value.axes)
+
     def _bound(
         self, node: ast.expr | None, default: Atom, size: Atom, e: ast.AST, least: Atom, most: Atom
     ) -> Atom:
@@ -468,10 +600,6 @@ class Expressions(Emitter):
         """Give arithmetic on arrays memory of its own."""
         if not isinstance(value, ArrayExpression):
             return value
-        if value.dtype == "b1":
-            self.reject(
-                node, "an array of truth values", "use the comparison inside of np.where(...)"
-            )
         made = self.make(list(value.shape), None, value.dtype, node, base)
         self.run_library("assign", [made, value], node)
         return made
@@ -553,7 +681,7 @@ class Expressions(Emitter):
             b, (ArrayView, ArrayExpression)
         ):
             self.reject(node, "a product of something that is no array")
-        self._demand_float64([a, b], node)
+        self.demand_float64([a, b], node)
         found = getattr(library, f"dot{a.ndim}{b.ndim}", None)
         if found is None:
             self.reject(node, f"a product of arrays of {a.ndim} and {b.ndim} dimensions", _LOOP)
@@ -561,7 +689,7 @@ class Expressions(Emitter):
             found, [self.settled(a, node), self.settled(b, node)], node, is_library=True
         )
 
-    def _demand_float64(self, arrays: list[ArrayLike], node: ast.AST) -> None:
+    def demand_float64(self, arrays: list[ArrayLike], node: ast.AST) -> None:
         if any(a.dtype != "f8" for a in arrays):
             self.reject(node, "a function of whole arrays that are not float64", _LOOP)
 
@@ -574,10 +702,7 @@ class Expressions(Emitter):
                 case "shape":
                     return TupleValue(tuple(self.size(value, k, e) for k in range(value.ndim)))
                 case "size":
-                    total = self.size(value, 0, e)
-                    for k in range(1, value.ndim):
-                        total = self.op("*", [total, self.size(value, k, e)], e)
-                    return total
+                    return self.whole_size(value, e)
                 case "ndim":
                     return value.ndim
                 case "dtype":
@@ -590,7 +715,8 @@ class Expressions(Emitter):
             if found is MISSING:
                 self.reject(e, f"`{ast.unparse(e)}`, which is not there,")
             return self.constant(found, e)
-        return self.reject(e, f"the attribute `{e.attr}`")
+        instead = "leave it out" if e.attr == "item" else ""
+        return self.reject(e, f"the attribute `{e.attr}` of a number or tuple", instead)
 
     def on_Call(self, e: ast.Call, base: str) -> Value:
         called = self.expression(e.func)
@@ -605,6 +731,9 @@ class Expressions(Emitter):
             known = FUNCTIONS.get(f)
         except TypeError:
             known = None
+        simple = self.simple_call(f, e, base)
+        if simple is not None:
+            return simple
         if known is not None:
             return self._scalar_call(known, e, base)
         if f is len:
@@ -617,9 +746,11 @@ class Expressions(Emitter):
         if (getattr(f, "__module__", None) or "").partition(".")[0] == "numpy":
             return self._numpy_call(f, e, base)
         if not hasattr(python_function(f), "__code__"):
-            self.reject(
-                e, f"`{ast.unparse(e.func)}`", "write it as a loop, or as a function of your own"
-            )
+            name = str(getattr(f, "__name__", type(f).__name__))
+            instead = "write it as a loop, or as a function of your own"
+            if type(f).__name__ == "DUFunc":
+                instead = "decorate the function by njit in place of vectorize, and call it for each element"
+            self.reject(e, f"`{ast.unparse(e.func)}`", OF_FUNCTIONS.get(name, instead))
         return self._user_call(f, e)
 
     def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
@@ -629,6 +760,8 @@ class Expressions(Emitter):
         if not args:
             self.reject(e, "a call without arguments")
         if function in ("min", "max"):
+            if len(args) == 1 and isinstance(args[0], TupleValue):
+                args = list(args[0].items)
             if len(args) < 2:
                 self.reject(e, f"`{function}` of one argument", "call np.min or np.max of an array")
             result = self.atom(args[0], e)
@@ -647,13 +780,18 @@ class Expressions(Emitter):
         options = {k.arg: k.value for k in e.keywords}
         if name in ("zeros", "ones", "empty", "full") or name.endswith("_like"):
             return self._creation(name, e, base)
+        found = self.numpy_call(f, e, base)
+        if found is not None:
+            return found
         if options:
-            self.reject(e, f"keyword arguments of np.{name}", _LOOP)
+            self.reject(e, f"keyword arguments of np.{name}", OF_FUNCTIONS.get(name, _LOOP))
+        if name in OF_FUNCTIONS and name != "where" and f not in _REDUCTION_NAMES:
+            self.reject(e, f"the function np.{name}", OF_FUNCTIONS[name])
         args = self._operands(list(e.args))
         if f in _REDUCTION_NAMES:
             if len(args) != 1:
                 self.reject(e, f"np.{name} along an axis", "write the loop over the other axes")
-            return self._reduction(_REDUCTION_NAMES[f], args[0], e)
+            return self.reduction(_REDUCTION_NAMES[f], args[0], e)
         match name, args:
             case "where", [test, a, b]:
                 return self.apply("select", [test, a, b], e, base)
@@ -669,7 +807,7 @@ class Expressions(Emitter):
                 and isinstance(b, (ArrayView, ArrayExpression))
                 and a.ndim == b.ndim == 1
             ):
-                self._demand_float64([a, b], e)
+                self.demand_float64([a, b], e)
                 return self.run(library.outer11, [a, b], e, is_library=True)
             case "linspace", _ if len(args) in (2, 3):
                 return self.run(library.linspace, [*args, 50][:3], e, is_library=True)
@@ -677,14 +815,16 @@ class Expressions(Emitter):
                 return self.copied(a, e)
             case "transpose", [ArrayView() as a]:
                 return ArrayView(a.name, a.dtype, a.dims, a.axes[::-1])
-        instead = "write it as a loop, or as a function of your own"
+        instead = OF_FUNCTIONS.get(name, "write it as a loop, or as a function of your own")
         return self.reject(e, f"the function np.{name}", instead)
 
-    def _reduction(self, name: str, value: Value, e: ast.AST) -> Value:
+    def reduction(self, name: str, value: Value, e: ast.AST) -> Value:
         if not isinstance(value, (ArrayView, ArrayExpression)):
             self.reject(e, f"`{name}` of something that is no array")
+        if name == "sum" and value.dtype[0] in "bi":
+            return self.run_library("count" if value.dtype == "b1" else "total", [value], e)
         if name not in _OF_ANY_DTYPE:
-            self._demand_float64([value], e)
+            self.demand_float64([value], e)
         return self.run_library(name, [value], e)
 
     def copied(self, value: Value, node: ast.AST) -> ArrayView:
@@ -726,7 +866,7 @@ class Expressions(Emitter):
                 self.reject(e, "np.full with a whole number and no dtype", "write 0.0 for a float")
         kind = rest.pop(0) if rest else options.pop("dtype", None)
         if kind is not None:
-            dtype = self._dtype(kind)
+            dtype = self.dtype_of(kind)
         if rest or options:
             self.reject(e, f"these arguments of np.{name}")
         if isinstance(fill, str):  # a value that may have a gradient: it is written by a loop
@@ -735,7 +875,7 @@ class Expressions(Emitter):
             return made
         return self.make(shape, fill, dtype, e, base)
 
-    def _dtype(self, node: ast.expr) -> str:
+    def dtype_of(self, node: ast.expr) -> str:
         value = self.expression(node)
         try:
             found = np.dtype(value.value) if isinstance(value, PythonObject) else None
@@ -756,8 +896,12 @@ class Expressions(Emitter):
             case "item" if not e.args and m.owner.ndim == 0:
                 return self.element(m.owner, [], e)
             case name if name in REDUCTIONS and not e.args and not e.keywords:
-                return self._reduction(name, m.owner, e)
-        return self.reject(e, f"the method `{m.name}` with these arguments", _LOOP)
+                return self.reduction(name, m.owner, e)
+        found = self.array_method(m, e)
+        if found is not None:
+            return found
+        instead = OF_FUNCTIONS.get(m.name, _LOOP)
+        return self.reject(e, f"the method `{m.name}` with these arguments", instead)
 
     def _user_call(self, f: Function, e: ast.Call) -> Value:
         values = [self.settled(self.expression(a), a) for a in e.args]
@@ -778,7 +922,10 @@ class Expressions(Emitter):
             self.reject(
                 e, f"a call with {len(values)} arguments of a function with {code.co_argcount}"
             )
-        return self.run(f, [given[p] for p in params], e, is_library=False)
+        found = self.run(f, [given[p] for p in params], e, is_library=False)
+        if isinstance(found, Unreadable):
+            self.reject(e, f"`{python.__name__}`, whose result {found.why},", found.instead)
+        return found
 
 
 def _made_by(item: Statement) -> set[str]:

@@ -28,7 +28,7 @@ from .reader import ArgumentKind, read, runs_parallel
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter
 from .rules import FLAT
-from .source import Function, meaning_of_function, python_function
+from .source import Function, Meaning, python_function
 from .structure import Apply, Make, Procedure, StoreElement, walk
 from .typing_pass import infer_types
 from .writing import Lines, primal_source, results_text
@@ -114,11 +114,13 @@ def generated(
     mode: Mode,
     *,
     checkpoint: bool = False,
+    strong_zero: bool = False,
 ) -> GeneratedFile:
     """The file for a function and types of arguments, made if it is not there.
 
     `wrt` are the positions of the arguments to differentiate by; None are all that are floats.
-    With `checkpoint` outer loops run again on the way back.
+    With `checkpoint` outer loops run again on the way back; with `strong_zero` no gradient flows through
+    infinity wherever there is none, as in the second order.
 
     Raises:
         NotDifferentiable: if the function has something that cannot be differentiated.
@@ -134,19 +136,23 @@ def generated(
             )
     wanted = tuple(floating if wrt is None else wrt)
     key = (
-        meaning_of_function(function).digest,
+        Meaning(function).digest,
         str(argument_types),
         str(wanted),
         mode,
         str(config.DEBUG),
         str(checkpoint),
+        str(strong_zero),
         str(runs_parallel(function)),
         digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
     name = f"user_{python_function(function).__name__}_{mode}_{digest}"
     return file_of(
-        name, lambda: text_of(function, argument_types, wanted, mode, checkpoint=checkpoint)
+        name,
+        lambda: text_of(
+            function, argument_types, wanted, mode, checkpoint=checkpoint, strong_zero=strong_zero
+        ),
     )
 
 
@@ -184,11 +190,16 @@ def digest_of_room() -> str:
     return found.hexdigest()
 
 
+def typed_form(function: Function, argument_types: tuple[types.Type, ...]) -> Procedure:
+    """The structured form of a function, which all modes start from."""
+    depends_on = Meaning(function).digest, runs_parallel(function)
+    return _typed_form(function, argument_types, depends_on)
+
+
 @functools.lru_cache(maxsize=4)
-def _typed(
+def _typed_form(
     function: Function, argument_types: tuple[types.Type, ...], depends_on: tuple[str, bool]
 ) -> Procedure:
-    """The structured form of a function, which all modes start from."""
     f = read(function, [kind_of(function, k, t) for k, t in enumerate(argument_types)])
     infer_types(f, argument_types)
     return f
@@ -201,19 +212,19 @@ def text_of(
     mode: Mode,
     *,
     checkpoint: bool = False,
+    strong_zero: bool = False,
 ) -> str:
     """The text of a file."""
-    depends_on = meaning_of_function(function).digest, runs_parallel(function)
-    f = _typed(function, argument_types, depends_on)
+    f = typed_form(function, argument_types)
     if mode == "reverse":
-        return _reverse_file(f, [f.params[k] for k in wanted], mode, checkpoint)
+        return _reverse_file(f, [f.params[k] for k in wanted], mode, checkpoint, strong_zero)
     params = [f.params[k] for k in wanted]
     g = tangent_of(f, params, only_tangents=mode == "second")
     types_of_tangents = [argument_types[k] for k in wanted]
     if mode == "forward":
         return _forward_file(f, g, params)
     infer_types(g, [*argument_types, *types_of_tangents])
-    return _reverse_file(g, [*params, *[f"{p}_d" for p in params]], mode, checkpoint)
+    return _reverse_file(g, [*params, *[f"{p}_d" for p in params]], mode, checkpoint, True)
 
 
 def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str:
@@ -253,8 +264,10 @@ def written_params(f: Procedure) -> list[str]:
     return [p for p in f.params if p in f.arrays and f.root(p) in f.written]
 
 
-def _reverse_file(f: Procedure, wanted: list[str], mode: Mode, checkpoint: bool) -> str:
-    writer = ReverseWriter(f, wanted, strong_zero=mode == "second", checkpoint=checkpoint)
+def _reverse_file(
+    f: Procedure, wanted: list[str], mode: Mode, checkpoint: bool, strong_zero: bool
+) -> str:
+    writer = ReverseWriter(f, wanted, strong_zero=strong_zero, checkpoint=checkpoint)
     core = writer.write("way_back")
     facts = facts_of(f, writer, wanted)
     instead = {loop: rounds.run for loop, rounds in writer.rounds.items()}

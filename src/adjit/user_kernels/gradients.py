@@ -10,7 +10,7 @@ from numba.extending import overload
 
 from .dispatch import Specializations
 from .generated import GeneratedFile, Mode, generated, is_floating
-from .source import Function, python_function, remember
+from .source import Function, positional, python_function, remember
 
 Wrt = int | tuple[int, ...] | None
 
@@ -61,7 +61,12 @@ def _callable(
     remember(function)
     find = Specializations(function, compiled_for).find
 
-    def call(*args: Any) -> Any:
+    count = python_function(function).__code__.co_argcount
+    bound = positional(function)
+
+    def call(*args: Any, **named: Any) -> Any:
+        if named or len(args) < count:
+            args = bound(args, named)
         return find(args)(*args)
 
     call.__name__ = call.__qualname__ = f"{python_function(function).__name__}_{name}"

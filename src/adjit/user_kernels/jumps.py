@@ -100,7 +100,7 @@ class Jumps:
             match s:
                 case ast.Return():
                     value = s.value if s.value is not None else ast.Constant(None)
-                    out.append(_at(ast.Assign([ast.Name(RESULT, ast.Store())], value), s))
+                    out.append(placed(ast.Assign([ast.Name(RESULT, ast.Store())], value), s))
                     if leave:
                         out += [_set(DONE, True, s), _set(leave, True, s)]
                     return out + skipping
@@ -120,7 +120,7 @@ class Jumps:
                     out += self._loop(s)
                     if may_return(s.body):
                         again = ast.Return(ast.Name(RESULT, ast.Load()))
-                        left = _at(ast.If(ast.Name(DONE, ast.Load()), [_at(again, s)], []), s)
+                        left = placed(ast.If(ast.Name(DONE, ast.Load()), [placed(again, s)], []), s)
                         return out + self._block([left, *rest], leave, skip)
                 case _:
                     out.append(s)
@@ -140,9 +140,9 @@ class Jumps:
             return [_branch(s, body, other)]
         own = self._flag("left__")
         body, other = self._block(s.body, leave, own), self._block(s.orelse, leave, own)
-        skipped: list[ast.stmt] = [_set(skip, True, s)] if skip else [_at(ast.Pass(), s)]
-        following = self._block(rest, leave, skip) or [_at(ast.Pass(), s)]
-        behind = _at(ast.If(ast.Name(own, ast.Load()), skipped, following), s)
+        skipped: list[ast.stmt] = [_set(skip, True, s)] if skip else [placed(ast.Pass(), s)]
+        following = self._block(rest, leave, skip) or [placed(ast.Pass(), s)]
+        behind = placed(ast.If(ast.Name(own, ast.Load()), skipped, following), s)
         return [_set(own, False, s), _branch(s, body, other), behind]
 
     def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
@@ -157,19 +157,20 @@ class Jumps:
         else:
             loop = LeavingWhile(s.test, body, s.orelse)
         loop.flag = own
-        return [*out, _at(loop, s)]
+        return [*out, placed(loop, s)]
 
 
 _T = TypeVar("_T", bound=ast.stmt)
 
 
-def _at(node: _T, where: ast.stmt) -> _T:
+def placed(node: _T, where: ast.stmt) -> _T:
+    """A new node in the place of another one of the user's text."""
     return ast.fix_missing_locations(ast.copy_location(node, where))
 
 
 def _set(name: str, value: bool, where: ast.stmt) -> ast.stmt:
-    return _at(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), where)
+    return placed(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), where)
 
 
 def _branch(s: ast.If, body: list[ast.stmt], orelse: list[ast.stmt]) -> ast.stmt:
-    return _at(ast.If(s.test, body or [_at(ast.Pass(), s)], orelse), s)
+    return placed(ast.If(s.test, body or [placed(ast.Pass(), s)], orelse), s)

@@ -218,3 +218,279 @@ def increase3(a, b):
         for j in range(a.shape[1]):
             for k in range(a.shape[2]):
                 a[i, j, k] += b[i, j, k]
+
+
+def scatter1(a, k, v):
+    assert k.shape[0] == v.shape[0], "there are not as many values as indices"
+    for i in range(k.shape[0]):
+        a[k[i]] = v[i]
+
+
+def total1(a):
+    n = 0
+    for i in range(a.shape[0]):
+        n += a[i]
+    return n
+
+
+def count1(a):
+    n = 0
+    for i in range(a.shape[0]):
+        if a[i] != 0:
+            n += 1
+    return n
+
+
+def count2(a):
+    n = 0
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            if a[i, j] != 0:
+                n += 1
+    return n
+
+
+def any1(a):
+    return count1(a) > 0
+
+
+def any2(a):
+    return count2(a) > 0
+
+
+def all1(a):
+    return count1(a) == a.shape[0]
+
+
+def all2(a):
+    return count2(a) == a.shape[0] * a.shape[1]
+
+
+def var1(a):
+    m = sum1(a) / a.shape[0]
+    s = 0.0
+    for i in range(a.shape[0]):
+        s += (a[i] - m) * (a[i] - m)
+    return s / a.shape[0]
+
+
+def std1(a):
+    return np.sqrt(var1(a))
+
+
+def norm1(a):
+    s = 0.0
+    for i in range(a.shape[0]):
+        s += a[i] * a[i]
+    return np.sqrt(s)
+
+
+def norm2(a):
+    s = 0.0
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            s += a[i, j] * a[i, j]
+    return np.sqrt(s)
+
+
+def cumsum1(a):
+    c = np.empty(a.shape[0])
+    s = 0.0
+    for i in range(a.shape[0]):
+        s += a[i]
+        c[i] = s
+    return c
+
+
+def cumprod1(a):
+    c = np.empty(a.shape[0])
+    s = 1.0
+    for i in range(a.shape[0]):
+        s *= a[i]
+        c[i] = s
+    return c
+
+
+def diff1(a):
+    c = np.empty(max(a.shape[0] - 1, 0))
+    for i in range(a.shape[0] - 1):
+        c[i] = a[i + 1] - a[i]
+    return c
+
+
+def trace2(a):
+    s = 0.0
+    for i in range(min(a.shape[0], a.shape[1])):
+        s += a[i, i]
+    return s
+
+
+def diag1(a):
+    c = np.zeros((a.shape[0], a.shape[0]))
+    for i in range(a.shape[0]):
+        c[i, i] = a[i]
+    return c
+
+
+def diag2(a):
+    n = min(a.shape[0], a.shape[1])
+    c = np.empty(n)
+    for i in range(n):
+        c[i] = a[i, i]
+    return c
+
+
+def flatten1(a):
+    c = np.empty(a.shape[0])
+    for i in range(a.shape[0]):
+        c[i] = a[i]
+    return c
+
+
+def flatten2(a):
+    n = a.shape[1]
+    c = np.empty(a.shape[0] * n)
+    for i in range(a.shape[0]):
+        for j in range(n):
+            c[i * n + j] = a[i, j]
+    return c
+
+
+def roll1(a, by):
+    n = a.shape[0]
+    c = np.empty(n)
+    for i in range(n):
+        c[i] = a[(i - by) % n]
+    return c
+
+
+def eye(n):
+    c = np.zeros((n, n))
+    for i in range(n):
+        c[i, i] = 1.0
+    return c
+
+
+def arange(first, last, step):
+    n = max(0, (last - first + step - 1) // step)
+    c = np.empty(n, np.int64)
+    for i in range(n):
+        c[i] = first + i * step
+    return c
+
+
+def arange_of_floats(first, last, step):
+    n = max(0, int(np.ceil((last - first) / step)))
+    c = np.empty(n)
+    for i in range(n):
+        c[i] = first + i * step
+    return c
+
+
+def logaddexp(a, b):
+    if np.isinf(a) and a == b:
+        return a
+    if a > b:
+        return a + np.log1p(np.exp(b - a))
+    return b + np.log1p(np.exp(a - b))
+
+
+def searchsorted(a, v):
+    low = 0
+    high = a.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if a[middle] < v:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def interp(x, xs, ys):
+    n = xs.shape[0]
+    assert n > 0, "there is nothing to interpolate between"
+    assert n == ys.shape[0], "there are not as many values as places"
+    k = searchsorted(xs, x)
+    if k == 0:
+        return ys[0]
+    if k == n:
+        return ys[n - 1]
+    slope = (ys[k] - ys[k - 1]) / (xs[k] - xs[k - 1])
+    return ys[k - 1] + slope * (x - xs[k - 1])
+
+
+def sum_of_columns(a):
+    c = np.zeros(a.shape[1])
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            c[j] += a[i, j]
+    return c
+
+
+def sum_of_rows(a):
+    c = np.empty(a.shape[0])
+    for i in range(a.shape[0]):
+        s = 0.0
+        for j in range(a.shape[1]):
+            s += a[i, j]
+        c[i] = s
+    return c
+
+
+def mean_of_columns(a):
+    c = sum_of_columns(a)
+    for j in range(a.shape[1]):
+        c[j] /= a.shape[0]
+    return c
+
+
+def mean_of_rows(a):
+    c = sum_of_rows(a)
+    for i in range(a.shape[0]):
+        c[i] /= a.shape[1]
+    return c
+
+
+def max_of_columns(a):
+    assert a.shape[0] > 0, "an empty array has no such element"
+    c = np.empty(a.shape[1])
+    for j in range(a.shape[1]):
+        m = a[0, j]
+        for i in range(1, a.shape[0]):
+            m = np.maximum(m, a[i, j])
+        c[j] = m
+    return c
+
+
+def max_of_rows(a):
+    assert a.shape[1] > 0, "an empty array has no such element"
+    c = np.empty(a.shape[0])
+    for i in range(a.shape[0]):
+        m = a[i, 0]
+        for j in range(1, a.shape[1]):
+            m = np.maximum(m, a[i, j])
+        c[i] = m
+    return c
+
+
+def min_of_columns(a):
+    assert a.shape[0] > 0, "an empty array has no such element"
+    c = np.empty(a.shape[1])
+    for j in range(a.shape[1]):
+        m = a[0, j]
+        for i in range(1, a.shape[0]):
+            m = np.minimum(m, a[i, j])
+        c[j] = m
+    return c
+
+
+def min_of_rows(a):
+    assert a.shape[1] > 0, "an empty array has no such element"
+    c = np.empty(a.shape[0])
+    for i in range(a.shape[0]):
+        m = a[i, 0]
+        for j in range(1, a.shape[1]):
+            m = np.minimum(m, a[i, j])
+        c[i] = m
+    return c

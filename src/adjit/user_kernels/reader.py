@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from .. import config
-from .expressions import Expressions, may_have_rows
+from .advice import OF_NODES
+from .expressions import may_have_rows
+from .for_each import rounds
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
+from .numpy_functions import NumpyFunctions
 from .source import Function, SourceText, python_function
 from .structure import (
     Atom,
@@ -27,6 +30,7 @@ from .structure import (
 from .values import (
     UNDEFINED,
     ArrayExpression,
+    ArrayLike,
     ArrayView,
     PythonObject,
     TupleValue,
@@ -37,7 +41,11 @@ from .values import (
 from .vocabulary import BINARY
 
 ArgumentKind = tuple[int, str] | None  # (dimensions, dtype) of an array, None for a number
+_JUMPS = (ast.Return, ast.Break, ast.Continue)
 _DROPPED = "<dropped>"  # the next value of what is not carried after all
+_MADE_IN_LOOP = (
+    "is an array made in a loop, and read behind it", "make it before the loop, and write into it: y[:] = ..."
+)  # fmt: skip
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
@@ -61,7 +69,7 @@ def runs_parallel(function: Function) -> bool:
     return bool(options.get("parallel", False)) and not config.DEBUG
 
 
-class FunctionReader(Expressions):
+class FunctionReader(NumpyFunctions):
     """Reads one function and all that it calls."""
 
     has_settings = False  # whether the function may have keyword-only parameters
@@ -118,6 +126,9 @@ class FunctionReader(Expressions):
 
     def _body(self, source: SourceText) -> None:
         body = source.tree.body
+        for node in [n for s in body for n in ast.walk(s) if isinstance(n, ast.stmt)]:
+            if not isinstance(node, _JUMPS) and not hasattr(self, f"do_{type(node).__name__}"):
+                self._refuse_statement(node)
         if may_return(body) and not always_returns(body):
             returns = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
             if any(r.value is not None for r in returns):
@@ -140,7 +151,7 @@ class FunctionReader(Expressions):
         if isinstance(value, TupleValue):
             self.reject(node, "a result that is a tuple in a tuple", "return one tuple")
         if isinstance(value, Unreadable):
-            self.reject(node, f"a result that {value.why}")
+            self.reject(node, f"a result that {value.why}", value.instead)
         if isinstance(value, (ArrayView, ArrayExpression)):
             own = (
                 {i.dst for i in self.block.items if isinstance(i, Make)}
@@ -160,14 +171,19 @@ class FunctionReader(Expressions):
             self._call_line = getattr(node, "lineno", 1)
         source = self.enter(function, node, is_library=is_library)
         around, self.environment = self.environment, {}
+        was_conditional, self.is_conditional = self.is_conditional, False
         self.environment.update(zip(self._parameters(source), args, strict=True))
         self._body(source)
         result = self.environment.get(RESULT, UNDEFINED)
-        self.environment = around
+        self.environment, self.is_conditional = around, was_conditional
         self.stack.pop()
         return PythonObject(None) if result is UNDEFINED else result
 
     # ----- statements -----
+
+    def _refuse_statement(self, s: ast.stmt) -> NoReturn:
+        kind = type(s).__name__
+        self.reject(s, f"a statement of this kind ({kind})", OF_NODES.get(kind, ""))
 
     def _statements(self, statements: Sequence[ast.stmt]) -> None:
         for s in statements:
@@ -175,8 +191,7 @@ class FunctionReader(Expressions):
                 type(s).__name__, type(s).__name__
             )
             method: Callable[[Any], None] | None = getattr(self, f"do_{kind}", None)
-            if method is None:
-                self.reject(s, f"a statement of this kind ({kind})")
+            assert method is not None, kind
             method(s)
 
     def do_Pass(self, s: ast.Pass) -> None:
@@ -185,6 +200,20 @@ class FunctionReader(Expressions):
     def do_Expr(self, s: ast.Expr) -> None:
         if not isinstance(s.value, ast.Constant):
             self.expression(s.value)
+
+    def do_Delete(self, s: ast.Delete) -> None:
+        for target in s.targets:
+            if not isinstance(target, ast.Name):
+                self.reject(s, "this", OF_NODES["Delete"])
+            self.environment[target.id] = UNDEFINED
+
+    def on_NamedExpr(self, e: ast.NamedExpr, base: str) -> Value:
+        if self.is_conditional:
+            self.reject(e, "an assignment that is not made on every way, or in the test of a loop,",
+                        "make it in a statement of its own")  # fmt: skip
+        value = self.settled(self.expression(e.value, _base(e.target)), e, e.target.id)
+        self._assign(e.target, value, e)
+        return value
 
     def do_Assert(self, s: ast.Assert) -> None:
         condition = self.number(s.test)
@@ -222,6 +251,10 @@ class FunctionReader(Expressions):
             case ast.Name(name):
                 self.environment[name] = self.settled(value, node, name)
             case ast.Tuple(elts) | ast.List(elts):
+                if isinstance(value, (ArrayView, ArrayExpression)):
+                    value = self._items(value, len(elts), target)
+                if any(isinstance(t, ast.Starred) for t in elts):
+                    self.reject(target, "a target with a star", OF_NODES["Starred"])
                 if not isinstance(value, TupleValue):
                     self.reject(
                         node, "unpacking of something that is no tuple", "pick its elements"
@@ -232,6 +265,8 @@ class FunctionReader(Expressions):
                     )
                 for t, v in zip(elts, value.items, strict=True):
                     self._assign(t, v, node)
+            case ast.Subscript() if (picks := self.index_array(target)) is not None:
+                self._assign_picked(target, *picks, value, node)
             case ast.Subscript():
                 view = self._target(target)
                 if not view.axes:
@@ -247,6 +282,41 @@ class FunctionReader(Expressions):
         if not isinstance(owner, ArrayView):
             self.reject(node, "an assignment to an element of something that is no array")
         return self.subview(owner, node)
+
+    def _items(self, value: ArrayLike, count: int, node: ast.expr) -> Value:
+        """The items of an array that must have as many as there are names."""
+        name = f"each__{node.lineno}_{node.col_offset}"
+        self.environment[name] = view = self.settled(value, node)
+        assert isinstance(view, ArrayView)
+        if view.ndim == 0:
+            return view
+        same = self.op("==", [self.size(view, 0, node), count], node)
+        self.demand(same, "ValueError", f"there are not {count} values to unpack", node)
+        items = [
+            ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(k), ast.Load())
+            for k in range(count)
+        ]
+        return TupleValue(tuple([
+            self.expression(ast.fix_missing_locations(ast.copy_location(i, node))) for i in items
+        ]))  # fmt: skip
+
+    def _assign_picked(
+        self, target: ast.Subscript, owner: ArrayView, index: ArrayLike, value: Value, node: ast.AST
+    ) -> None:
+        """`y[mask] = v` and `y[k] = v` for an array of indices."""
+        if index.dtype == "b1":
+            if isinstance(value, (ArrayView, ArrayExpression)):
+                self.reject(node, "the assignment of an array where another one is true",
+                            "write y[:] = np.where(mask, v, y), for a v of the shape of y")  # fmt: skip
+            both: list[Value] = [index, self.atom(value, node), owner]
+            self._assign_whole(owner, self.apply("select", both, node), node)
+        elif owner.ndim != 1 or index.ndim != 1:
+            self.reject(target, "an array as an index here", "write the loop over its elements")
+        else:
+            if not isinstance(value, (ArrayView, ArrayExpression)):
+                value = self._constant_array(index, self.atom(value, node), node, owner.dtype)
+            value = self.settled(value, node)
+            self.run_library("scatter", [owner, self.settled(index, node), value], node)
 
     def _assign_whole(self, view: ArrayView, value: Value, node: ast.AST) -> None:
         if isinstance(value, (ArrayView, ArrayExpression)):
@@ -301,6 +371,9 @@ class FunctionReader(Expressions):
                 return
             view = old
         elif isinstance(s.target, ast.Subscript):
+            if self.index_array(s.target) is not None:
+                self.reject(s, "this, which adds once where an index is there twice,",
+                            "write the loop: for i in range(len(k)): y[k[i]] += v[i]")  # fmt: skip
             view = self._target(s.target)
         else:
             self.reject(s, "an assignment to this")
@@ -332,9 +405,11 @@ class FunctionReader(Expressions):
         else:
             self._assign_whole(view, self.apply(function, [view, value], s), s)
 
-    def _constant_array(self, view: ArrayView, value: Atom, node: ast.AST) -> ArrayExpression:
+    def _constant_array(
+        self, view: ArrayLike, value: Atom, node: ast.AST, dtype: str = ""
+    ) -> ArrayExpression:
         shape = tuple(self.size(view, k, node) for k in range(view.ndim))
-        return ArrayExpression(shape, view.dtype, lambda _: value, (), self.writes)
+        return ArrayExpression(shape, dtype or view.dtype, lambda _: value, (), self.writes)
 
     # ----- branches -----
 
@@ -384,7 +459,10 @@ class FunctionReader(Expressions):
             if not isinstance(value, (str, int, float, _Unassigned)):
                 if UNDEFINED in (a, b):
                     return Unreadable(name, "is not assigned on every way here")
-                return Unreadable(name, "is another array or object after each branch")
+                return Unreadable(
+                    name, "is another array or object after each branch",
+                    "make an array before the branch, and write into it on both sides: y[:] = ...",
+                )  # fmt: skip
         dst = self.fresh(name)
         results.append((dst, *(0 if isinstance(v, _Unassigned) else v for v in (a, b))))  # type: ignore[arg-type]
         return dst
@@ -392,14 +470,13 @@ class FunctionReader(Expressions):
     # ----- loops -----
 
     def do_For(self, s: LeavingFor) -> None:
-        if s.orelse:
-            self.reject(s, "`else` of a loop", "use a flag")
         match s.iter:
-            case ast.Call(func, args, []) if _name_of(func) in ("range", "prange"):
+            case ast.Call(func, args, []) if _name_of(func) in ("range", "prange") and args:
                 pass
             case _:
-                self.reject(s.iter, "a loop over something else than range(...)",
-                            "write `for i in range(len(x))`")  # fmt: skip
+                return self._statements(rounds(self, s))
+        if s.orelse:
+            self.reject(s, "`else` of a loop", "use a flag")
         bounds = [self.number(a) for a in args]
         start: Atom = bounds[0] if len(bounds) > 1 else 0
         stop = bounds[0] if len(bounds) == 1 else bounds[1]
@@ -414,6 +491,7 @@ class FunctionReader(Expressions):
             self.reject(s.target, "this target of a loop", "use a name")
         is_parallel = _name_of(func) == "prange" and not self.depth and self.runs_parallel
         self._loop(s, "for", s.target.id, (start, stop, step), is_parallel=is_parallel)
+        return None
 
     def do_While(self, s: LeavingWhile) -> None:
         if s.orelse:
@@ -458,7 +536,8 @@ class FunctionReader(Expressions):
             inside[target] = item.counter
         else:
             item.test = self.open_block(Suite("test"))
-            item.condition = self.number(s.test)  # type: ignore[union-attr]
+            with self.conditionally():
+                item.condition = self.number(s.test)  # type: ignore[union-attr]
             self.close_block(outer)
         self.open_block(body)
         self.depth += 1
@@ -477,7 +556,10 @@ class FunctionReader(Expressions):
             final = self.environment.get(name, UNDEFINED)
             after[name] = self._carry_out(name, starts[name], final, by_name)
         if target:
-            after[target] = Unreadable(target, "is read behind its loop, where it may not be set,")
+            after[target] = Unreadable(
+                target, "is read behind its loop, where it may not be set",
+                "set another name in the loop, and before it",
+            )  # fmt: skip
         self.environment = after
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)
@@ -527,6 +609,11 @@ class FunctionReader(Expressions):
         names = {buffer.name for buffer in buffers.values()}
         for name, buffer in buffers.items():
             final = self.environment.get(name, UNDEFINED)
+            if any(
+                self._root(n) == self._root(buffer.name) for n in self.alias if n != buffer.name
+            ):
+                self.reject(s, f"`{name}`, which this loop sets anew, and an inner loop lets change places,",
+                            "use the same names in both loops: u, v = v, u")  # fmt: skip
             if self.writes_to.get(buffer.name, 0) != before[buffer.name]:
                 self.reject(s, f"`{name}`, which this loop both sets anew and writes into,",
                             "write into all of it instead: y[:] = ...")  # fmt: skip
@@ -594,15 +681,11 @@ class FunctionReader(Expressions):
             if isinstance(final, TupleValue):
                 return Unreadable(name, "is a tuple made in a loop")
             if not isinstance(final, (str, int, float)):
-                return (
-                    final
-                    if isinstance(final, Unreadable)
-                    else Unreadable(name, "is an array made in a loop, and read behind it")
-                )
+                return final if isinstance(final, Unreadable) else Unreadable(name, *_MADE_IN_LOOP)
             by_name[start].following = final
             return by_name[start].after
         if isinstance(final, (ArrayView, TupleValue)):
-            return Unreadable(name, "is an array made in a loop, and read behind it")
+            return Unreadable(name, *_MADE_IN_LOOP)
         return (
             Unreadable(name, "is set in a loop") if isinstance(final, (str, int, float)) else final
         )

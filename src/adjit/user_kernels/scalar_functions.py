@@ -18,7 +18,7 @@ from ..graph.record import is_tensor
 from ..schedule.codegen.body import Body, Pasted, own
 from .refusal import NotDifferentiable
 from .scalar_programs import FLOAT, TRUTH, WHOLE, Program, Rule, ScalarParameter, read_program
-from .source import Function, Watched, meaning_of_function, python_function, remember
+from .source import Function, Meaning, Values, python_function, remember
 
 _KINDS = {"f": FLOAT, "i": WHOLE, "u": WHOLE, "b": TRUTH}
 
@@ -126,6 +126,11 @@ class BackwardBody(CallBody):
     @property
     def is_cheap(self) -> bool:
         return False
+
+    @property
+    def is_one_computation(self) -> bool:
+        """Whether its function, with its loops, runs once for all gradients."""
+        return not self.forward.is_cheap
 
     @property
     def results(self) -> list[ast.expr]:
@@ -314,8 +319,8 @@ class ElementwiseFunction:
         late = self.py_func.__defaults__ or ()
         self._defaults = dict(zip(self._params[count - len(late) :], late, strict=True))
         self._defaults |= self.py_func.__kwdefaults__ or {}
-        self._rule: Rule | None = None
-        self._watched: list[Watched] = []
+        self._own_rule: Rule | None = None
+        self._meanings: list[Meaning] = []
         self._by_digest: dict[str, dict[str, Program]] = {}
         self._programs: dict[
             str, Program
@@ -333,9 +338,9 @@ class ElementwiseFunction:
         """A copy is the object itself, as of any function."""
         return self.py_func.__qualname__
 
-    def _constants_of_capture(self) -> list[int]:
-        """What `adjit.compile` compares: which objects the names of the function's text mean."""
-        return [id(value) for watched in self._watched for value in watched.now()]
+    def _constants_of_capture(self) -> Values:
+        """What `adjit.compile` compares: the rule, and which objects the names of the function's text mean."""
+        return Values([self._own_rule, *[v for meaning in self._meanings for v in meaning.now()]])
 
     def source(self, *args: Any, **settings: Any) -> str:
         """Read the functions that kernels call for arguments like these, with the user's lines as comments.
@@ -406,11 +411,6 @@ class ElementwiseFunction:
             raise TypeError(f"{self._name}() got an unexpected keyword argument '{unknown}'")
         return given
 
-    @property
-    def _has_rule(self) -> bool:
-        """Whether it has a derivative of its own."""
-        return self._rule is not None
-
     def vjp(self, rule: Function) -> ElementwiseFunction:
         """Give the function a derivative of its own, as gradients: a decorator.
 
@@ -475,16 +475,16 @@ class ElementwiseFunction:
                 f"{self._name}.{'jvp' if is_forward else 'vjp'}: expected the parameters {', '.join(needed)} "
                 f"and any of {sorted(known - {*needed})}, got {[*names]}"
             )
-        self._rule, self._watched, self._by_digest = Rule(rule, is_forward), [], {}
+        self._own_rule, self._meanings, self._by_digest = Rule(rule, is_forward), [], {}
         return self
 
     def _program(self, given: Sequence[Any]) -> Program:
         """The program for arguments of such kinds, as the function's constants are now."""
         kinds = "".join([self._kind(k, value) for k, value in enumerate(given)])
-        if not self._watched or any(watched.has_changed() for watched in self._watched):
-            functions = [self.py_func, *([self._rule.function] if self._rule else [])]
-            self._watched = [Watched(f) for f in functions]
-            digest = " ".join([meaning_of_function(f).digest for f in functions])
+        if not self._meanings or not all(m.is_current() for m in self._meanings):
+            functions = [self.py_func, *([self._own_rule.function] if self._own_rule else [])]
+            self._meanings = [Meaning(f) for f in functions]
+            digest = " ".join([meaning.digest for meaning in self._meanings])
             self._programs = self._by_digest.setdefault(digest, {})
         found = self._programs.get(kinds)
         if found is None:
@@ -495,7 +495,7 @@ class ElementwiseFunction:
                 for k, (name, kind) in enumerate(zip(names, kinds, strict=True))
             ]
             found = self._programs[kinds] = read_program(self.py_func, parameters)
-            found.rule = self._rule
+            found.rule = self._own_rule
         return found
 
     def _kind(self, k: int, value: Any) -> str:

@@ -22,9 +22,9 @@ from .forward_mode import tangent_of
 from .generated import GeneratedFile, digest_of_room, file_of
 from .reader import FunctionReader
 from .refusal import NotDifferentiable
-from .scalar_reverse import adjoints_of, has_way_back
+from .scalar_reverse import adjoints_of, pays
 from .scalar_source import LETTERS, ScalarWriter
-from .source import Function, meaning_of_function, python_function
+from .source import Function, Meaning, python_function
 from .structure import (
     Apply,
     Atom,
@@ -42,8 +42,6 @@ FLOAT, WHOLE, TRUTH = "fib"
 _NUMBA = {FLOAT: types.float64, WHOLE: types.int64, TRUTH: types.boolean}
 _DEARER = {"/", "//", "%", "**"}  # than writing and reading a value
 
-# Gradients that forward mode gives; more come of the way back, if the function has no loops.
-MOST_TANGENTS = 4
 MOST_LETTERS = 80  # of a name; the digest behind it tells names apart
 
 _HEADER = '''"""{title}
@@ -213,10 +211,8 @@ def _pullback(f: Procedure, result: int, wanted: Sequence[int], zero: Sequence[i
     while g in f.types:
         g = f"{g}_seed"
     params = [f.params[k] for k in wanted]
-    if len(wanted) > MOST_TANGENTS and has_way_back(f):
-        h = adjoints_of(f, value, params, g)
-    else:
-        h = _times_slopes(f, value, params, g)
+    way = adjoints_of if pays(f, params) else _times_slopes
+    h = way(f, value, params, g)
     for k in zero:
         _fix(h, f.params[k], 0.0)
     h.params = [g, *[p for k, p in enumerate(f.params) if k not in zero]]
@@ -268,6 +264,14 @@ class ScalarReader(FunctionReader):
     def do_Raise(self, s: ast.Raise) -> None:
         self.reject(s, "raising an error", "return math.nan where an argument is not allowed")
 
+    def demand(self, condition: Atom, error: str, message: str, node: ast.AST) -> None:
+        if condition is not True:
+            self.reject(
+                node,
+                f"this, which may raise `{message}`,",
+                "write `for c in ...`, or if, elif, else",
+            )
+
     def make(
         self, shape: list[Atom], fill: Atom | None, dtype: str, node: ast.AST, base: str
     ) -> NoReturn:
@@ -297,4 +301,4 @@ def read_program(
         return f
 
     own_name = python_function(function).__name__
-    return Program(name or own_name, parameters, meaning_of_function(function).digest, build)
+    return Program(name or own_name, parameters, Meaning(function).digest, build)

@@ -1,7 +1,12 @@
-"""Reverse mode of functions of numbers without loops: all gradients for a few times the function.
+"""Reverse mode of functions of numbers: all gradients for a few times the function.
 
 Every name is assigned once and stays where it was, so that nothing has to be kept: the way back is more
 statements behind the function's own, a branch for each branch. It is a structured function again.
+
+A loop has no way back, since nothing keeps what its rounds were: it carries its own derivatives along. Each
+round ends with the way back of that one round, for each number that the loop hands on, and these slopes are
+multiplied into those since the start. Behind the loop they are its Jacobian, and the way back goes through it
+as through any function. What a round costs grows with the numbers that are handed on, not with the gradients.
 """
 
 from __future__ import annotations
@@ -10,16 +15,25 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .activity import active_names
 from .forward_mode import Tangents
-from .rules import PICKS, rules_for
-from .structure import Apply, Atom, Branch, Procedure, Statement, Suite, walk
+from .rules import PICKS, may_be_infinite, rules_for
+from .structure import Apply, Atom, Branch, Carried, Procedure, Repeat, Statement, Suite, walk
 
 Adjoints = dict[str, Atom]
 
+# Gradients that forward mode gives; more come of the way back, in loops if each number that they hand on is for
+# more than that.
+MOST_TANGENTS = 4
 
-def has_way_back(f: Procedure) -> bool:
-    """Whether a function has no loops."""
-    return all(isinstance(item, (Apply, Branch)) for _, item in walk(f.body))
+
+def pays(f: Procedure, params: Sequence[str]) -> bool:
+    """Whether the way back costs less than a tangent for each of the parameters: unless a loop hands on many
+    numbers for which each round would go back."""
+    active = active_names(f, params)
+    loops = [item for _, item in walk(f.body) if isinstance(item, Repeat)]
+    counts = [sum(c.inside in active for c in loop.carried) for loop in loops]
+    return len(params) > MOST_TANGENTS * max([1, *counts])
 
 
 def adjoints_of(f: Procedure, value: Atom, params: Sequence[str], g: str) -> Procedure:
@@ -32,6 +46,7 @@ class _WayBack(Tangents):
 
     def give(self, value: Atom, g: str) -> Procedure:
         f = self.f
+        self._known: dict[Repeat, list[tuple[Carried, str, Atom]]] = {}
         adjoints: Adjoints = {}
         back: list[Statement] = []
         self._flow(adjoints, value, g, back)
@@ -55,6 +70,8 @@ class _WayBack(Tangents):
             first = len(out)
             if isinstance(item, Branch):
                 self._branch(item, adjoints, out)
+            elif isinstance(item, Repeat):
+                self._loop(item, adjoints, out)
             elif isinstance(item, Apply) and item.dst in adjoints:
                 self._arguments(item, adjoints.pop(item.dst), adjoints, out)
             for made in out[first:]:
@@ -85,6 +102,60 @@ class _WayBack(Tangents):
         for name, dst in zip(names, found, strict=True):
             self._flow(adjoints, name, dst, out)
 
+    def _loop(self, item: Repeat, adjoints: Adjoints, out: list[Statement]) -> None:
+        given = {c: adjoints.pop(c.after) for c in item.carried if c.after in adjoints}
+        if not given:
+            return
+        if item not in self._known:
+            self._known[item] = self._jacobian(item)
+        is_steep = _may_be_infinite(item)
+        for c, name, slope in self._known[item]:
+            if c in given:
+                self._flow(adjoints, name, self._times(out, given[c], slope, is_steep), out)
+
+    def _jacobian(self, item: Repeat) -> list[tuple[Carried, str, Atom]]:
+        """Let a loop carry its derivatives: (what it hands on, the name by which, the slope behind it)."""
+        carried = [c for c in item.carried if self.has(c.inside)]
+        inside = {c.inside: c for c in carried}
+        back: list[Statement] = []
+        slopes: dict[Carried, Adjoints] = {}  # of one round
+        for c in carried:
+            slopes[c] = {}
+            self._flow(slopes[c], c.following, 1.0, back)
+            self._back(item.body, slopes[c], back)
+        names = [str(c.first) for c in carried if self.has(c.first)]
+        names += [n for found in slopes.values() for n in found if n not in inside]
+        is_steep = _may_be_infinite(item)
+        found: list[tuple[Carried, str, Atom]] = []
+        for name in dict.fromkeys(names):
+            depends = _reached(carried, slopes, name)
+            before = {c: self._temporary() for c in depends}
+            for c in depends:
+                total = slopes[c].get(name)
+                for other in depends:
+                    slope = slopes[c].get(other.inside)
+                    if slope is not None:
+                        part = self._times(back, slope, before[other], is_steep)
+                        total = part if total is None else self._apply(back, "+", total, part)
+                after = self._temporary()
+                first = 1.0 if c.first == name else 0.0
+                item.carried.append(
+                    Carried(before[c], first, 0.0 if total is None else total, after)
+                )
+                found.append((c, name, after))
+        for made in back:
+            made.note = made.note or f"back {item.note}"
+        item.body.items += back
+        return found
+
+    def _times(self, out: list[Statement], a: Atom, b: Atom, is_steep: bool) -> Atom:
+        """A product that is 0 where a factor is, also beside an infinite one."""
+        product = b if a == 1.0 else self._apply(out, "*", a, b)
+        if not is_steep or product == b:
+            return product
+        tests = [self._apply(out, "!=", x, 0) for x in (a, b)]
+        return self._apply(out, "select", self._apply(out, "and", *tests), product, 0.0)
+
     def _arguments(self, item: Apply, g: Atom, adjoints: Adjoints, out: list[Statement]) -> None:
         """Hand the adjoint of a result on to the arguments."""
         picks = item.function in PICKS
@@ -101,6 +172,19 @@ class _WayBack(Tangents):
                 self._flow(adjoints, a, part, out)
 
 
+def _reached(carried: list[Carried], slopes: dict[Carried, Adjoints], name: str) -> list[Carried]:
+    """What of a loop depends on a name that is made before it."""
+    found = [c for c in carried if c.first == name or name in slopes[c]]
+    for one in found:  # grows
+        found += [c for c in carried if one.inside in slopes[c] and c not in found]
+    return [c for c in carried if c in found]
+
+
+def _may_be_infinite(loop: Repeat) -> bool:
+    items = (item for _, item in walk(loop.body))
+    return any(isinstance(i, Apply) and may_be_infinite(i.function, False) for i in items)
+
+
 def _made_in(block: Suite) -> list[str]:
     """The names that a branch makes."""
     found: list[str] = []
@@ -109,4 +193,6 @@ def _made_in(block: Suite) -> list[str]:
             found.append(item.dst)
         elif isinstance(item, Branch):
             found += [dst for dst, _, _ in item.results]
+        elif isinstance(item, Repeat):
+            found += [c.after for c in item.carried]
     return found

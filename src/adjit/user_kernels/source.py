@@ -7,12 +7,13 @@ import builtins
 import contextlib
 import hashlib
 import inspect
+import linecache
 import operator
 import textwrap
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ _read: weakref.WeakKeyDictionary[Function, SourceText] = weakref.WeakKeyDictiona
 def remember(function: Function) -> None:
     """Read the texts of a function and of what it calls now: their file may change while the program runs."""
     with contextlib.suppress(NotDifferentiable):  # told when it is called
-        meaning_of_function(function)
+        Meaning(function)
 
 
 def source_of(function: Function) -> SourceText:
@@ -74,7 +75,7 @@ def _read_source(function: types.FunctionType, name: str) -> SourceText:
     except SyntaxError:
         tree = None
     if not isinstance(tree, ast.FunctionDef):
-        raise NotDifferentiable(f"{name} is no function made with `def`")
+        raise _no_def(function, lines, first)
     code = function.__code__
     names = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
     if tree.name != code.co_name or names != [*code.co_varnames[: code.co_argcount]]:
@@ -85,50 +86,45 @@ def _read_source(function: types.FunctionType, name: str) -> SourceText:
     return SourceText(tree, tuple(text.splitlines()), filename, first)
 
 
+def _no_def(function: types.FunctionType, lines: list[str], first: int) -> NotDifferentiable:
+    """The refusal of a lambda or a coroutine, with its line."""
+    line = lines[0].strip() if lines else ""
+    error = NotDifferentiable(
+        f"{function.__code__.co_filename}:{first}: {function.__qualname__} is no function made with `def`\n"
+        f"    {line}\n    {'^' * len(line)}\nDefine it with `def`."
+    )
+    error.filename, error.lineno = function.__code__.co_filename, first
+    return error
+
+
+def positional(
+    function: Function,
+) -> Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[Any, ...]]:
+    """A function of the arguments of a call, by position and by name, that gives all by position."""
+    signature = inspect.signature(python_function(function))
+
+    def bound(args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        found = signature.bind(*args, **named)
+        found.apply_defaults()
+        return found.args
+
+    return bound
+
+
+def function_of_text(name: str, text: str, origin: str, names: Mapping[str, Any]) -> Function:
+    """The function of a text that was written here, whose source is found like that of any other."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    filename = f"<{origin} {digest}>"
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    space = dict(names)
+    exec(compile(text, filename, "exec"), space)
+    made: Function = space[name]
+    return made
+
+
 MISSING = object()
+RULE = "_own_rule"  # the attribute of an elementwise function with a derivative of its own
 _LIBRARIES = ("numpy", "math", "numba")
-
-
-class Watched:
-    """What the names of a function's text, and of all that it calls, mean; they may come to mean others."""
-
-    def __init__(self, function: Function) -> None:
-        self._cells: list[types.CellType] = []
-        self._names: list[tuple[dict[str, Any], str]] = []
-        self._attributes: list[tuple[Any, str]] = []
-        self._collect(python_function(function), set())
-        self._seen = self.now()
-
-    def has_changed(self) -> bool:
-        return not all(map(operator.is_, self.now(), self._seen))
-
-    def now(self) -> list[Any]:
-        """What each name means now."""
-        found = [_content(cell) for cell in self._cells]
-        found += [names.get(name, MISSING) for names, name in self._names]
-        found += [getattr(owner, name, MISSING) for owner, name in self._attributes]
-        return found
-
-    def _collect(self, function: Function, seen: set[Function]) -> None:
-        if not isinstance(function, types.FunctionType) or function in seen:
-            return
-        seen.add(function)
-        closure = function.__closure__ or ()
-        self._cells += closure
-        names = {
-            node.id for node in ast.walk(source_of(function).tree) if isinstance(node, ast.Name)
-        }
-        self._names += [
-            (function.__globals__, name) for name in names - {*function.__code__.co_varnames}
-        ]
-        for node in ast.walk(source_of(function).tree):
-            if isinstance(node, ast.Attribute):
-                self._attributes += [(owner, attr) for owner, attr, _ in _steps(function, node)]
-        called = [getattr(owner, name, None) for owner, name in self._attributes]
-        for value in [*called, *[meaning_of(function, name) for name in names]]:
-            value = python_function(value)
-            if not _is_known(value):
-                self._collect(value, seen)
 
 
 def _content(cell: types.CellType) -> Any:
@@ -155,56 +151,96 @@ def meaning_of(function: Function, name: str) -> Any:
     return getattr(builtins, name, MISSING) if found is MISSING else found
 
 
-@dataclass
-class Meaning:
-    """What a function's meaning depends on: texts, and the values that were found by names."""
+class Values(list[Any]):
+    """Values that are equal to others if they are the same objects; held, so that no other gets their place."""
 
-    parts: list[str] = field(default_factory=list)
-    globals: list[tuple[Mapping[str, Any], str, Any]] = field(default_factory=list)
-    cells: list[tuple[types.CellType, Any]] = field(default_factory=list)
-    attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Values) or len(self) != len(other):
+            return False
+        return all(map(operator.is_, self, other))
+
+    __hash__ = None
+
+
+class Meaning:
+    """What a function's meaning depends on: texts, and the values of names, which may come to mean others.
+
+    `parts` are what it is told apart by in later processes; where values lie is kept to look at them again.
+    """
+
+    def __init__(self, function: Function) -> None:
+        self.parts: list[str] = []
+        # Where values were found, and which.
+        self._cells: dict[int, tuple[types.CellType, Any]] = {}
+        self._names: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
+        self._attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self._collect(python_function(function), set())
 
     @property
     def digest(self) -> str:
         return hashlib.sha256("\0".join(self.parts).encode()).hexdigest()
 
     def is_current(self) -> bool:
-        """Whether the names still have these values, by identity."""
-        for space, name, value in self.globals:
+        """Whether all still have these values, by identity; asked in each call."""
+        for space, name, value in self._names.values():
             if space.get(name, MISSING) is not value:
                 return False
-        for owner, name, value in self.attributes:
+        for owner, name, value in self._attributes.values():
             if getattr(owner, name, MISSING) is not value:
                 return False
-        return all([cell.cell_contents is value for cell, value in self.cells])  # noqa: C419
+        return all([_content(cell) is value for cell, value in self._cells.values()])  # noqa: C419
 
+    def now(self) -> Values:
+        """What the names mean now."""
+        found = Values([_content(cell) for cell, _ in self._cells.values()])
+        found += [space.get(name, MISSING) for space, name, _ in self._names.values()]
+        found += [getattr(owner, name, MISSING) for owner, name, _ in self._attributes.values()]
+        return found
 
-def meaning_of_function(function: Function) -> Meaning:
-    """A function's text, that of all that it calls, and the constants they read."""
-    found = Meaning()
-    _collect(python_function(function), found, set())
-    return found
+    def _collect(self, function: Function, seen: set[int]) -> None:
+        if id(function) in seen:
+            return
+        seen.add(id(function))
+        source = source_of(function)
+        self.parts += [source.filename, str(source.first), *source.lines]
+        self.parts.append(f"{function.__defaults__!r} {function.__kwdefaults__!r}")
+        for cell in function.__closure__ or ():
+            self._cells[id(cell)] = cell, _content(cell)
+        for node in [n for s in source.tree.body for n in ast.walk(s)]:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                if node.id not in function.__code__.co_varnames:
+                    value = meaning_of(function, node.id)
+                    if not isinstance(value, types.ModuleType) or _may_change(value):
+                        self._watch(function, node.id)
+                    self._describe(node.id, value, seen)
+            elif isinstance(node, ast.Attribute) and (steps := _steps(function, node)):
+                for owner, name, value in steps:
+                    if _may_change(owner):
+                        self._attributes[id(owner), name] = owner, name, value
+                self._describe(ast.unparse(node), steps[-1][2], seen)
 
+    def _watch(self, function: Function, name: str) -> None:
+        """Note where a name's value is looked for, apart from cells, which are noted already."""
+        if name not in function.__code__.co_freevars:
+            space = function.__globals__
+            self._names[id(space), name] = space, name, space.get(name, MISSING)
 
-def _collect(function: Function, meaning: Meaning, seen: set[int]) -> None:
-    if id(function) in seen:
-        return
-    seen.add(id(function))
-    source = source_of(function)
-    meaning.parts += [source.filename, str(source.first), *source.lines]
-    meaning.parts.append(f"{function.__defaults__!r} {function.__kwdefaults__!r}")
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            value = meaning_of(function, node.id)
-            if _describe(node.id, value, meaning, seen):
-                _watch(function, node.id, value, meaning)
-        elif isinstance(node, ast.Attribute) and (steps := _steps(function, node)):
-            if _describe(ast.unparse(node), steps[-1][2], meaning, seen):
-                changing = [step for step in steps if _may_change(step[0])]
-                meaning.attributes += changing
-                if changing:
-                    root = ast.unparse(node).partition(".")[0]
-                    _watch(function, root, steps[0][0], meaning)
+    def _describe(self, name: str, value: Any, seen: set[int]) -> None:
+        """Add what a name means."""
+        rule = getattr(value, RULE, MISSING)
+        if rule is not MISSING:  # which may be given later
+            self._attributes[id(value), RULE] = value, RULE, rule
+        has_rule = rule is not MISSING and rule is not None
+        value = python_function(value)
+        if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
+            self.parts.append(f"{name}={value!r}:{type(value).__name__}")
+        elif isinstance(value, types.FunctionType):
+            module = value.__module__ or ""
+            self.parts.append(f"{name}={module}.{value.__qualname__}{' by its rule' * has_rule}")
+            if not _is_known(value):
+                self._collect(value, seen)
+        elif value is not MISSING:
+            self.parts.append(f"{name}={getattr(value, '__name__', type(value).__name__)}")
 
 
 def _steps(function: Function, node: ast.Attribute) -> list[tuple[Any, str, Any]]:
@@ -230,32 +266,3 @@ def _steps(function: Function, node: ast.Attribute) -> list[tuple[Any, str, Any]
 def _may_change(owner: Any) -> bool:
     """Whether the attributes of an object are no constants of a library."""
     return not isinstance(owner, types.ModuleType) or owner.__name__ not in _LIBRARIES
-
-
-def _watch(function: Function, name: str, value: Any, meaning: Meaning) -> None:
-    """Note where a name's value was found."""
-    for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        if free == name:
-            meaning.cells.append((cell, value))
-            return
-    if name in function.__globals__:
-        meaning.globals.append((function.__globals__, name, value))
-
-
-def _describe(name: str, value: Any, meaning: Meaning, seen: set[int]) -> bool:
-    """Add what a name means; True if it is the user's, who may change it."""
-    has_rule = getattr(value, "_has_rule", False)
-    value = python_function(value)
-    if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
-        meaning.parts.append(f"{name}={value!r}:{type(value).__name__}")
-        return True
-    if isinstance(value, types.FunctionType):
-        module = value.__module__ or ""
-        meaning.parts.append(f"{name}={module}.{value.__qualname__}{' by its rule' * has_rule}")
-        if _is_known(value):
-            return False
-        _collect(value, meaning, seen)
-        return True
-    if value is not MISSING:
-        meaning.parts.append(f"{name}={getattr(value, '__name__', type(value).__name__)}")
-    return False

@@ -11,6 +11,7 @@ import numpy as np
 from numba import types
 
 from .. import devices, dtypes
+from ..autograd.dual import CAPTURED, DualLevel
 from ..autograd.function import Function as AutogradFunction
 from ..autograd.modes import is_grad_enabled
 from ..graph.levels import innermost, is_traced, tracers
@@ -26,7 +27,9 @@ from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
 from .gpu_run import GpuArray
 from .gpu_tensors import GpuFiles, memory_on, place_of, results_on
-from .source import Function, python_function, remember
+from .refusal import NotDifferentiable
+from .source import Function, Values, positional, python_function, remember
+from .tangent_functions import tangent_function
 
 
 @overload
@@ -46,15 +49,15 @@ def kernel(
     NumPy arrays.
 
     A function that returns one float and writes into no argument computes its gradient with its value;
-    otherwise it runs once more on the way back. Double backward works where no argument is written. Inside of
-    `adjit.func.vmap` the loop over the examples is part of the kernel.
+    otherwise it runs once more on the way back. Forward mode works everywhere, double backward, to any order,
+    where no argument is written. Inside of `adjit.func.vmap` the loop over the examples is part of the kernel.
 
     On tensors of a GPU each loop by `prange` that is in no other loop is a device kernel, forward and back,
     with a thread for each round; statements of whole arrays are too, where their elements are independent.
     All else runs on the host, and waits for the GPU where it reads an element or a sum over a loop. What
     several rounds read gets its gradient in the same bits in each run, unless
-    `use_deterministic_algorithms(False)` lets threads add by atomics. There is no double backward and no
-    `vmap` on a GPU.
+    `use_deterministic_algorithms(False)` lets threads add by atomics. There is no double backward, no
+    forward mode and no `vmap` on a GPU.
 
     Args:
         f: the function; without it the result is a decorator: `@adjit.kernel(checkpoint=True)`.
@@ -66,8 +69,7 @@ def kernel(
         RuntimeError: on a GPU for a function without a loop by `prange` or with another loop over arrays, and
             for tensors that are not all on one device; on a double backward through a written argument,
             for a written argument that all examples of `vmap` share, and as in-place operations on a leaf
-            that requires gradients.
-        NotImplementedError: on tensors of forward mode.
+            that requires gradients, and in forward mode on a tensor without a tangent.
 
     Example:
         >>> import numpy as np
@@ -100,12 +102,15 @@ class UserKernel:
         <kernel total>
     """
 
-    def __init__(self, f: Function, *, checkpoint: bool = False) -> None:
+    def __init__(self, f: Function, *, checkpoint: bool = False, strong_zero: bool = False) -> None:
         self.py_func, self.checkpoint = python_function(f), checkpoint
         self._function = f
+        self._count, self._bound = self.py_func.__code__.co_argcount, positional(f)
+        self._strong_zero = strong_zero  # as a function of tangents needs it: they may be infinite
         self._codes = Specializations(self.py_func, self._code_for)
         self._on_gpu = GpuFiles(self._function)
         self._examples: dict[object, UserKernel] = {}  # the kernels that `vmap` calls
+        self._tangents = Specializations(self.py_func, self._tangents_for)
         functools.update_wrapper(self, self.py_func)
         remember(self.py_func)
         # The node of the graph by the name of the kernel, in `repr` and in drawings.
@@ -114,12 +119,27 @@ class UserKernel:
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__name__}>"
 
-    def __call__(self, *args: Any) -> Any:
+    def _constants_of_capture(self) -> Values:
+        """What `adjit.compile` compares: which objects the names of the function's text mean."""
+        meaning = self._codes.meaning
+        return Values() if meaning is None else meaning.now()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Call the function on tensors, arrays and numbers."""
+        if named or len(args) < self._count:
+            args = self._bound(args, named)
         if not any(isinstance(a, Tensor) for a in args):
             return self.code_for(args).module.primal(*args)
         if tracers and is_traced(args):
-            return self._of_examples(args)
+            level = innermost(args)
+            if isinstance(level, DualLevel):
+                return self._of_duals(level, args)
+            if isinstance(level, BatchLevel):
+                return self._of_examples(level, args)
+            raise NotImplementedError(
+                f"the kernel {self.py_func.__name__} has no rule for {type(level).__name__}: only for vmap and "
+                "forward mode"
+            )
         values = _values(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
@@ -133,13 +153,9 @@ class UserKernel:
             return None
         return outs[: len(code.kinds)] if code.is_tuple else outs[0]
 
-    def _of_examples(self, args: Sequence[Any]) -> Any:
+    def _of_examples(self, level: BatchLevel, args: Sequence[Any]) -> Any:
         """A call inside of `vmap`: one of a kernel with the loop over the examples."""
-        name, level = self.py_func.__name__, innermost(args)
-        if not isinstance(level, BatchLevel):
-            raise NotImplementedError(
-                f"the kernel {name} has no forward mode on tensors: adjit.user_kernels.jvp has it on arrays"
-            )
+        name = self.py_func.__name__
         firsts = _values([_first(a) for a in args])
         code = self.code_for(firsts)
         if code.place is not devices.CPU:
@@ -169,7 +185,9 @@ class UserKernel:
         kernel = self._examples.get(key)
         if kernel is None:
             function = for_examples(self.py_func, has, results, is_tuple=code.is_tuple)
-            kernel = self._examples[key] = UserKernel(function, checkpoint=self.checkpoint)
+            kernel = self._examples[key] = UserKernel(
+                function, checkpoint=self.checkpoint, strong_zero=self._strong_zero
+            )
         before = state.levels
         state.levels = tuple([other for other in before if other.number < level.number])
         try:
@@ -178,6 +196,71 @@ class UserKernel:
             state.levels = before
         made = tuple([level.wrapped(t) for t in outs or ()])
         return made if code.is_tuple else made[0] if made else None
+
+    def _of_duals(self, level: DualLevel, args: Sequence[Any]) -> Any:
+        """A call in forward mode: one on values, and one of the kernel of tangents."""
+        values, tangents = [level.value(a) for a in args], [level.tangent(a) for a in args]
+        code = self.code_for(_values([_first(v) for v in values]))
+        written = [k for k in code.written if isinstance(args[k], Tensor)]
+        changed: dict[int, Any] = {}
+        found: Sequence[Any] | None = None
+        if any(t is not None for t in tangents):
+            if not all(level.has(args[k]) for k in written):
+                raise RuntimeError(CAPTURED)
+            changed, found = self._pushed(code, values, tangents, written)
+        made = self(*values)
+        for k, tangent in changed.items():
+            level.write_tangent(args[k], tangent)
+        several = made if code.is_tuple else (made,)
+        duals = list(several)
+        for k in code.floats:
+            tangent = None if found is None else _tangent_like(several[k], found[k])
+            duals[k] = level.dual(several[k], tangent)
+        return tuple(duals) if code.is_tuple else duals[0]
+
+    def _pushed(
+        self, code: KernelCode, values: Sequence[Any], tangents: Sequence[Any], written: Sequence[int]
+    ) -> tuple[dict[int, Any], Sequence[Any]]:  # fmt: skip
+        """The tangents of the arguments that are written, and those of the results."""
+        floats = [
+            k for k, v in enumerate(values) if isinstance(v, Tensor) and v.dtype.is_floating_point
+        ]
+        along = tuple([k for k in floats if tangents[k] is not None or k in written])
+        directions = {
+            k: values[k].new_zeros(values[k].shape)
+            if tangents[k] is None
+            else tangents[k].to(values[k].dtype)
+            for k in along
+        }
+        given = list(values)
+        for k in code.written:
+            if k not in written:
+                given[k] = values[k].copy()
+            elif k in directions:
+                directions[k] = directions[k].clone()
+                # Where there are many directions of one value, each has its own.
+                given[k] = directions[k].new_zeros(values[k].shape).copy_(values[k])
+            else:
+                given[k] = values[k].clone()
+        made = self.tangents(values, along)(*given, *directions.values())
+        changed = {k: directions[k] for k in written if k in directions}
+        return changed, made if code.is_tuple else (made,)
+
+    def tangents(self, values: Sequence[Any], along: tuple[int, ...]) -> UserKernel:
+        """The kernel of (arguments like these, directions of some) that gives the tangents of results."""
+        name, firsts = self.py_func.__name__, _values([_first(v) for v in values])
+        if place_of(name, firsts) is not None:
+            raise RuntimeError(
+                f"the kernel {name} has no forward mode and no double backward on a GPU: "
+                "move its arguments by .cpu()"
+            )
+        return self._tangents.find(firsts, along)
+
+    def _tangents_for(
+        self, argument_types: tuple[types.Type, ...], along: tuple[int, ...]
+    ) -> UserKernel:
+        function = tangent_function(self._function, argument_types, along)
+        return UserKernel(function, checkpoint=self.checkpoint, strong_zero=True)
 
     def code_for(
         self, values: Sequence[Any], wrt: tuple[int, ...] | None = None, mode: Mode = "reverse"
@@ -192,7 +275,10 @@ class UserKernel:
         self, argument_types: tuple[types.Type, ...], more: tuple[tuple[int, ...] | None, Mode]
     ) -> KernelCode:
         wrt, mode = more
-        file = generated(self._function, argument_types, wrt, mode, checkpoint=self.checkpoint)
+        file = generated(
+            self._function, argument_types, wrt, mode,
+            checkpoint=self.checkpoint, strong_zero=self._strong_zero,
+        )  # fmt: skip
         return KernelCode(self, file, wrt)
 
     def source(self, *args: Any) -> str:
@@ -251,6 +337,9 @@ class KernelCode:
         # Of results: the dtypes of floats and arrays, None for whole numbers, which stay Python's.
         self.kinds = [
             None if kind == "whole" else dtypes.of_numpy(np.dtype(kind)) for kind in facts["dtypes"]
+        ]
+        self.ndims: list[int] = [
+            int(kind[5]) if kind.startswith("array") else 0 for kind in facts["results"]
         ]
         self.floats = [
             k for k, kind in enumerate(self.kinds) if kind is not None and kind.is_floating_point
@@ -317,18 +406,15 @@ def _array(t: Tensor) -> Any:
 def _first(a: Any) -> Any:
     """The first example of all that an argument stands for."""
     while a.__class__ in tracers:
-        a = a.value[0]
+        a = a.value[0] if isinstance(a.level, BatchLevel) else a.value
     return a
 
 
-def _one_by_one(f: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """A function of the tensors of `vmap`, for one example after the other."""
-    level = innermost(tensors)
-    if not isinstance(level, BatchLevel):
-        raise NotImplementedError("the derivative of a kernel has no forward mode on tensors")
-    found = [f(*[t.value[k] if level.has(t) else t for t in tensors]) for k in range(level.size)]
-    columns = zip(*found, strict=True)
-    return tuple([None if c[0] is None else level.wrapped(stack(c)) for c in columns])
+def _tangent_like(value: Tensor, tangent: Any) -> Any:
+    """The tangent of a result: that of one which no direction reaches is the number 0."""
+    if not isinstance(tangent, Tensor) or tangent.ndim != value.ndim:
+        return value.new_zeros(value.shape)
+    return tangent.to(value.dtype)
 
 
 class Call:
@@ -418,7 +504,10 @@ class KernelPullback(AutogradFunction):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.code, ctx.count, *both = inputs
         ctx.args = [None if isinstance(a, Tensor) else a for a in both]
-        ctx.save_for_backward(*[a for a in both if isinstance(a, Tensor)])
+        ctx.set_materialize_grads(False)
+        tensors = [a for a in both if isinstance(a, Tensor)]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], code: KernelCode, count: int, *both: Any) -> Any:
@@ -434,32 +523,63 @@ class KernelPullback(AutogradFunction):
         return tuple([stack(rows) for rows in zip(*found, strict=True)]), (0,) * len(code.wrt)
 
     @staticmethod
-    def backward(ctx: Any, *directions: Any) -> Any:
-        kernel, wrt = ctx.code.kernel, ctx.code.wrt
-        if ctx.code.place is not devices.CPU:
-            raise RuntimeError(
-                f"the kernel {kernel.py_func.__name__} has no double backward on a GPU: "
-                "move its arguments by .cpu()"
-            )
-        if tracers and is_traced(directions):
-            return _one_by_one(functools.partial(KernelPullback.backward, ctx), directions)
-        if is_grad_enabled():
-            name = kernel.py_func.__name__
-            raise RuntimeError(f"the third derivative of the kernel {name} is not supported")
+    def jvp(ctx: Any, code: Any, count: Any, *tangents: Any) -> Any:
+        """It is linear in the adjoints; the arguments were saved, and so are values."""
+        if any(t is not None for t in tangents[: ctx.count]):
+            raise NotImplementedError("the derivative of a kernel along its arguments, once saved")
         both = _restored(ctx)
-        args, adjoints = both[: ctx.count], both[ctx.count :]
-        values, wanted = _values(args), [args[k] for k in wrt]
-        along = _values([d.to(a.dtype) for d, a in zip(directions, wanted, strict=True)])
-        second = kernel.code_for(values, wrt, "second")
-        _, found = second.pull_back([*values, *along], _values(adjoints), [*wanted, *wanted])
-        by_argument = dict(zip(wrt, found[: len(wrt)], strict=True))
-        forward = kernel.code_for(values, wrt, "forward")
-        _, _, tangents, _ = forward.module.value_and_tangent(*values, *along)
-        several = tangents if forward.is_tuple else (tangents,)
-        by_adjoint = [
-            t.to(a.dtype)
-            for t, a in zip(
-                [forward.as_results(several)[k] for k in forward.floats], adjoints, strict=True
-            )
+        adjoints = [
+            b.new_zeros(b.shape) if t is None else t
+            for b, t in zip(both[ctx.count :], tangents[ctx.count :], strict=True)
         ]
-        return (None, None, *[by_argument.get(k) for k in range(ctx.count)], *by_adjoint)
+        return KernelPullback.apply(ctx.code, ctx.count, *both[: ctx.count], *adjoints)
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Any) -> Any:
+        """The gradient of the sum of adjoints times tangents in these directions."""
+        code, wrt, count = ctx.code, ctx.code.wrt, ctx.count
+        both = _restored(ctx)
+        args, adjoints = both[:count], both[count:]
+        along = [
+            args[k].new_zeros(args[k].shape) if d is None else d.to(args[k].dtype)
+            for k, d in zip(wrt, directions, strict=True)
+        ]
+        try:
+            kernel = code.kernel.tangents(args, wrt)
+            kernel.code_for(_values([_first(a) for a in [*args, *along]]))
+        except (
+            NotDifferentiable
+        ):  # of arrays that change places in loops of loops, whose tangents cannot be read
+            if is_grad_enabled() or (tracers and is_traced(along)):
+                raise
+            return _second_order(code, args, adjoints, along)
+        given = [*args, *along]
+        also = tuple(range(count, count + len(along))) if is_grad_enabled() else ()
+        of_tangents = kernel.code_for(_values([_first(a) for a in given]), (*wrt, *also))
+        by_result = dict(zip(code.floats, adjoints, strict=True))
+        theirs = [
+            by_result[k] if of_tangents.ndims[k] == code.ndims[k] and k in by_result else 0.0
+            for k in of_tangents.floats
+        ]
+        found = KernelPullback.apply(of_tangents, len(given), *given, *theirs)
+        made = kernel(*given)
+        several = made if code.is_tuple else (made,)
+        by_argument = dict(zip(wrt, found, strict=False))
+        by_adjoint = [_tangent_like(a, several[k]) for k, a in by_result.items()]
+        return (None, None, *[by_argument.get(k) for k in range(count)], *by_adjoint)
+
+
+def _second_order(
+    code: KernelCode, args: Sequence[Any], adjoints: Sequence[Any], along: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What the backward of `KernelPullback` gives, by code that is written for this and nothing else."""
+    kernel, wrt, values = code.kernel, code.wrt, [*_values(args), *_values(along)]
+    wanted = [args[k] for k in wrt]
+    second = kernel.code_for(values[: len(args)], wrt, "second")
+    _, found = second.pull_back(values, _values(adjoints), [*wanted, *wanted])
+    by_argument = dict(zip(wrt, found, strict=False))
+    forward = kernel.code_for(values[: len(args)], wrt, "forward")
+    _, _, tangents, _ = forward.module.value_and_tangent(*values)
+    results = forward.as_results(tangents if forward.is_tuple else (tangents,))
+    by_adjoint = [_tangent_like(a, results[k]) for k, a in zip(code.floats, adjoints, strict=True)]
+    return (None, None, *[by_argument.get(k) for k in range(len(args))], *by_adjoint)

@@ -97,10 +97,11 @@ class BoundMethod:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A name that cannot be read here, and why."""
+    """A name that cannot be read here, why, and what to write instead."""
 
     name: str
     why: str
+    instead: str = ""
 
 
 class _Unassigned:

@@ -23,6 +23,7 @@ COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 INFIX = {*BINARY.values(), *COMPARE.values(), "and", "or"}
+BINARY_OF_FLOATS = {"+", "-", "*", "**", "neg", "abs", "min", "max", "np.minimum", "np.maximum"}
 TESTS = {*COMPARE.values(), "not", "and", "or", "np.isnan", "np.isinf", "np.isfinite"}
 
 _BOTH = "exp log sin cos tan sqrt tanh sinh cosh expm1 log1p log2 log10 hypot copysign isnan isinf isfinite"

@@ -98,6 +98,14 @@ class ProcedureWriter:
         """An atom as a truth value."""
         return text(a)
 
+    def move(self, pairs: list[tuple[str, Atom]], w: Lines) -> None:
+        """Hand on what a round leaves to the next."""
+        moves(pairs, w, self.assigned)
+
+    def test_of(self, loop: Repeat) -> str:
+        """The test of a loop in its head; nothing if it is written at the beginning of a round."""
+        return ""
+
     def before_store(self, item: StoreElement, w: Lines) -> None: ...
     def end_of_block(self, block: Suite, w: Lines) -> None: ...
     def before_loop(self, loop: Repeat, w: Lines) -> None: ...
@@ -193,10 +201,10 @@ class ProcedureWriter:
         if item.kind == "for":
             w.add(f"for {item.counter} in range({range_text(item)}):")
         else:
-            w.add("while True:")
+            w.add(f"while {self.test_of(item) or 'True'}:")
         inner = Lines()
         inner.last_note = item.note
-        if item.test is not None and item.condition is not None:
+        if item.test is not None and item.condition is not None and not self.test_of(item):
             self.block(item.test, inner)
             if item.condition is not True:
                 inner.add(f"if not {self.test(item.condition)}:")
@@ -204,7 +212,7 @@ class ProcedureWriter:
         self.before_round(item, inner)
         self.block(item.body, inner)
         self.end_of_block(item.body, inner)
-        moves([(inside, following) for inside, _, following, _ in carries], inner, self.assigned)
+        self.move([(inside, following) for inside, _, following, _ in carries], inner)
         if counting:
             inner.add(f"{item.trips} += 1")
         self.after_round(item, inner)

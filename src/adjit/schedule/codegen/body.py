@@ -192,6 +192,11 @@ class Body:
         value = reader.visit(last.value)
         return assigns, list(value.elts) if isinstance(value, ast.Tuple) else [value]
 
+    @property
+    def is_one_computation(self) -> bool:
+        """Whether all results cost about as much as one of them."""
+        return False
+
     @functools.cached_property
     def is_cheap(self) -> bool:
         """Whether computing it again costs less than writing and reading a value: no functions, no

@@ -1,0 +1,262 @@
+"""Calls of functions of NumPy and Python that are several operations, or loops of `library`."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import library
+from .expressions import Expressions
+from .structure import Atom
+from .values import ArrayExpression, ArrayView, BoundMethod, Strided, TupleValue, Value, is_array
+
+# Functions whose loops are `NAME1` and `NAME2` of the library, for arrays of one dimension and of two.
+_BY_DIMENSIONS = {
+    np.var: "var", np.std: "std", np.cumsum: "cumsum", np.cumprod: "cumprod", np.diff: "diff", np.any: "any",
+    np.all: "all", np.count_nonzero: "count", np.trace: "trace", np.diag: "diag", np.linalg.norm: "norm",
+}  # fmt: skip
+_METHODS = {"var": np.var, "std": np.std, "cumsum": np.cumsum, "cumprod": np.cumprod, "any": np.any,
+            "all": np.all, "trace": np.trace}  # fmt: skip
+_OF_TRUTHS = {np.any, np.all, np.count_nonzero}
+_ALONG_AXES = {"sum", "mean", "max", "min", "amax", "amin"}
+
+# Functions of numbers and of arrays, by what they are made of.
+_FACTORS: dict[Any, float] = {
+    math.degrees: 180.0 / math.pi, np.degrees: 180.0 / math.pi, np.rad2deg: 180.0 / math.pi,
+    math.radians: math.pi / 180.0, np.radians: math.pi / 180.0, np.deg2rad: math.pi / 180.0,
+}  # fmt: skip
+_LOGICAL = {np.logical_and: "and", np.logical_or: "or"}
+
+
+class NumpyFunctions(Expressions):
+    """Reads what `Expressions` has no rule for; None where this has none either."""
+
+    def simple_call(self, f: Any, e: ast.Call, base: str) -> Value | None:
+        if e.keywords or not _is_hashable(f):
+            return None
+        args = list(e.args)
+        if f in _FACTORS and len(args) == 1:
+            return self.apply("*", [self.expression(args[0]), _FACTORS[f]], e, base)
+        if f in _LOGICAL and len(args) == 2:
+            a, b = (self.expression(x) for x in args)
+            if is_array(a) or is_array(b):
+                return self.apply("&" if f is np.logical_and else "|", [a, b], e, base)
+            return self.op(_LOGICAL[f], [self.truth(a, e), self.truth(b, e)], e, base)
+        if f is math.log and len(args) == 2:
+            a, b = (self.apply("np.log", [self.expression(x)], e) for x in args)
+            return self.apply("/", [a, b], e, base)
+        if f is np.reciprocal and len(args) == 1:
+            return self.apply("/", [1.0, self.expression(args[0])], e, base)
+        if f is np.exp2 and len(args) == 1:
+            return self.apply("**", [2.0, self.expression(args[0])], e, base)
+        if f is np.logaddexp and len(args) == 2:
+            a, b = (self.atom(self.expression(x), x) for x in args)
+            return self.run(library.logaddexp, [a, b], e, is_library=True)
+        if f is builtins.pow and len(args) == 2:
+            a, b = (self.expression(x) for x in args)
+            return self.apply("**", [a, b], e, base)
+        if f is builtins.divmod and len(args) == 2:
+            a, b = (self.expression(x) for x in args)
+            return TupleValue((self.apply("//", [a, b], e), self.apply("%", [a, b], e)))
+        if f is builtins.sum and len(args) == 1:
+            value = self.expression(args[0])
+            if isinstance(value, TupleValue) and value.items:
+                total = self.atom(value.items[0], e)
+                for item in value.items[1:]:
+                    total = self.op("+", [total, self.atom(item, e)], e, base)
+                return total
+            if isinstance(value, (ArrayView, ArrayExpression)):
+                if value.ndim != 1:
+                    self.reject(e, "`sum` of rows", "write x.sum(axis=0)")
+                return self.reduction("sum", value, e)
+        return None
+
+    def truth(self, a: Value, e: ast.AST) -> Atom:
+        atom = self.atom(a, e)
+        return atom if self.is_test(atom) else self.op("!=", [atom, 0], e)
+
+    def numpy_call(self, f: Any, e: ast.Call, base: str) -> Value | None:
+        if not _is_hashable(f):
+            return None
+        name = getattr(f, "__name__", "")
+        options = {k.arg: k.value for k in e.keywords}
+        if f in (np.array, np.asarray) and e.args and {*options} <= {"dtype"}:
+            return self._array(f, e, options.get("dtype"), base)
+        if name in _ALONG_AXES and (found := _axis(e, 1)) is not None:
+            return self._along(name, self.expression(e.args[0]), found, e)
+        if options:
+            return None
+        if f in _BY_DIMENSIONS and len(e.args) == 1:
+            return self._by_dimensions(f, self.expression(e.args[0]), e)
+        if f is np.size and len(e.args) == 1:
+            value = self.expression(e.args[0])
+            return (
+                self.whole_size(value, e) if isinstance(value, (ArrayView, ArrayExpression)) else 1
+            )
+        args: list[Value]
+        match f, len(e.args):
+            case np.interp, 3:
+                args = [self.expression(a) for a in e.args]
+                if not is_array(args[0]) and is_array(args[1]) and is_array(args[2]):
+                    return self.run(library.interp, args, e, is_library=True)
+            case np.searchsorted, 2:
+                args = [self.expression(a) for a in e.args]
+                if is_array(args[0]) and not is_array(args[1]):
+                    return self.run(library.searchsorted, args, e, is_library=True)
+            case np.arange, 1 | 2 | 3:
+                return self._arange([self.number(a) for a in e.args], e)
+            case np.eye | np.identity, 1:
+                return self.run(library.eye, [self.number(e.args[0])], e, is_library=True)
+            case np.concatenate, 1:
+                return self._concatenated(self.expression(e.args[0]), e)
+            case np.flip, 1:
+                return self._flipped(self.expression(e.args[0]), e)
+            case np.roll, 2:
+                args = [self.expression(a) for a in e.args]
+                if isinstance(args[0], (ArrayView, ArrayExpression)):
+                    self.demand_float64([args[0]], e)
+                    return self.run_library("roll", [self.settled(args[0], e), args[1]], e)
+        return None
+
+    def array_method(self, m: BoundMethod, e: ast.Call) -> Value | None:
+        options = {k.arg for k in e.keywords}
+        if m.name in _ALONG_AXES and (axis := _axis(e, 0)) is not None:
+            return self._along(m.name, m.owner, axis, e)
+        if m.name in _METHODS and not e.args and not options:
+            return self._by_dimensions(_METHODS[m.name], m.owner, e)
+        if m.name == "clip" and len(e.args) == 2 and not options:
+            low, high = (self.expression(a) for a in e.args)
+            return self.apply("np.minimum", [self.apply("np.maximum", [m.owner, low], e), high], e)
+        if m.name == "flatten" and not e.args and not options:
+            self.demand_float64([m.owner], e)
+            return self.run_library("flatten", [self.settled(m.owner, e)], e)
+        if m.name == "astype" and len(e.args) == 1 and not options:
+            kind = self.dtype_of(e.args[0])
+            if kind == m.owner.dtype:
+                return self.copied(m.owner, e)
+            if m.owner.dtype[0] != "b" and kind in ("f8", "f4"):
+                return self.apply("float64" if kind == "f8" else "float32", [m.owner], e)
+        return None
+
+    # ----- each -----
+
+    def _by_dimensions(self, f: Any, value: Value, e: ast.AST) -> Value | None:
+        if not isinstance(value, (ArrayView, ArrayExpression)):
+            return None
+        if value.dtype != "f8" and not (f in _OF_TRUTHS and value.dtype in ("b1", "i8")):
+            self.reject(
+                e,
+                "a function of whole arrays that are not float64",
+                "write the loop over the elements",
+            )
+        return self.run_library(_BY_DIMENSIONS[f], [value], e)
+
+    def _along(self, name: str, value: Value, axis: int, e: ast.AST) -> Value | None:
+        if (
+            not isinstance(value, (ArrayView, ArrayExpression))
+            or value.ndim != 2
+            or value.dtype != "f8"
+        ):
+            self.reject(e, f"`{name}` along an axis of this", "write the loop over the other axes")
+        name = name.removeprefix("a")
+        if not -2 <= axis < 2:
+            self.reject(e, f"the axis {axis} of an array of two dimensions")
+        function: Callable[..., Any] = getattr(library, f"{name}_of_{('columns', 'rows')[axis]}")
+        return self.run(function, [self.settled(value, e)], e, is_library=True)
+
+    def _array(self, f: Any, e: ast.Call, dtype: ast.expr | None, base: str) -> Value | None:
+        """`np.array([a, b, c])`, also of rows, and a copy of an array."""
+        given = e.args[0]
+        if len(e.args) > 1:
+            dtype = e.args[1]
+        if not isinstance(given, (ast.List, ast.Tuple)):
+            value = self.expression(given)
+            if dtype is not None or not isinstance(value, (ArrayView, ArrayExpression)):
+                return None
+            return self.copied(value, e) if f is np.array else self.settled(value, e)
+        rows = [x for x in given.elts if isinstance(x, (ast.List, ast.Tuple))]
+        widths = {len(row.elts) for row in rows}
+        if rows and (len(rows) < len(given.elts) or len(widths) > 1):
+            self.reject(e, "an array of rows of different lengths")
+        nodes = [x for row in rows for x in row.elts] if rows else given.elts
+        values = [self.number(x) for x in nodes]
+        shape: list[Atom] = [len(rows), widths.pop()] if rows else [len(values)]
+        if dtype is not None:
+            kind = self.dtype_of(dtype)
+        elif any(self.is_known_float(v) for v in values):
+            kind = "f8"
+        elif values and all(type(v) is int for v in values):
+            kind = "i8"
+        else:
+            self.reject(e, "an array of numbers whose dtype is not seen in the text",
+                        "write np.array([...], np.float64)")  # fmt: skip
+        made = self.make(shape, None, kind, e, base)
+        for k, v in enumerate(values):
+            at: list[Atom] = [k // int(shape[1]), k % int(shape[1])] if rows else [k]
+            self.store(made.name, at, v, e)
+        return made
+
+    def _arange(self, bounds: list[Atom], e: ast.AST) -> Value:
+        first: Atom = bounds[0] if len(bounds) > 1 else 0
+        last, step = bounds[min(len(bounds) - 1, 1)], bounds[2] if len(bounds) > 2 else 1
+        if any(self.is_known_float(b) for b in bounds):
+            return self.run(library.arange_of_floats, [first, last, step], e, is_library=True)
+        if type(step) is not int or step <= 0:
+            self.reject(e, "np.arange with this step", "write the loop that fills the array")
+        return self.run(library.arange, [first, last, step], e, is_library=True)
+
+    def _concatenated(self, value: Value, e: ast.AST) -> Value | None:
+        parts = value.items if isinstance(value, TupleValue) else ()
+        arrays = [p for p in parts if isinstance(p, (ArrayView, ArrayExpression))]
+        if (
+            not arrays
+            or len(arrays) < len(parts)
+            or any(p.ndim != 1 or p.dtype != "f8" for p in arrays)
+        ):
+            self.reject(
+                e,
+                "np.concatenate of these",
+                "make an array before, and write into its parts: y[:n] = a",
+            )
+        total = self.size(arrays[0], 0, e)
+        for p in arrays[1:]:
+            total = self.op("+", [total, self.size(p, 0, e)], e)
+        made = self.make([total], None, "f8", e, "joined")
+        start: Atom = 0
+        for p in arrays:
+            size = self.size(p, 0, e)
+            part = ArrayView(made.name, "f8", (Strided(start, 1, size),), (0,))
+            self.run_library("assign", [part, p], e)
+            start = self.op("+", [start, size], e)
+        return made
+
+    def _flipped(self, value: Value, e: ast.AST) -> Value | None:
+        value = self.settled(value, e)
+        if not isinstance(value, ArrayView) or value.ndim != 1:
+            return None
+        return self.sliced(value, ast.Slice(None, None, ast.Constant(-1)), e)
+
+
+def _axis(e: ast.Call, position: int) -> int | None:
+    """The axis of a reduction, if it is the only thing that it is told."""
+    rest = [*e.args[position:], *[k.value for k in e.keywords]]
+    if len(rest) != 1 or any(k.arg != "axis" for k in e.keywords):
+        return None
+    try:
+        found = ast.literal_eval(rest[0])
+    except ValueError:
+        return None
+    return found if type(found) is int else None
+
+
+def _is_hashable(f: Any) -> bool:
+    try:
+        hash(f)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,1348 @@
+"""What a kernel's text may have and what it may not: every statement of Python's, and NumPy's and Python's functions.
+
+`python tests/kernel_language.py` checks the first as plain Python beside differences; run it with NUMBA_DISABLE_JIT=1.
+"""
+
+# The style of what is read here is that of users, not that of this repository.
+# ruff: noqa
+# fmt: off
+
+import functools
+import inspect
+import math
+
+import numba
+import numpy as np
+from numba import njit
+
+import adjit
+
+X = np.array([0.31, 0.72, 0.55, 0.17, 0.93, 0.41])
+ARGUMENTS = {
+    "x": X, "y": X[::-1] * 1.3 + 0.05, "z": np.array([[1.3, 0.2, 0.3], [0.4, 1.7, 0.1], [0.6, 0.5, 1.9]]),
+    "k": np.array([2, 0, 3]),
+}
+TUP = (1.0, 2.0, 3.0)
+LIST = [1.0, 2.0]
+TABLE = {"a": 2.0}
+G = 2.0
+
+
+class Settings:
+    rate = 2.0
+
+
+obj = Settings()
+
+
+def scaled(a, by=2.0):
+    return a * a * by
+
+
+def add(a, b):
+    return a * b
+
+
+def kwonly(a, *, by=2.0):
+    return a * a * by
+
+
+def fact(n):
+    return 1.0 if n == 0 else n * fact(n - 1)
+
+
+LAM = lambda v: v * v
+PART = functools.partial(scaled, by=3.0)
+
+
+@numba.vectorize
+def vec_sq(v):
+    return v * v
+
+
+# ----- what is right -----
+
+
+def of_default_own(x, k=2.0):
+    return x[0] * x[0] * k
+
+
+def of_walrus(x):
+    if (y := x[0] * x[1]) > -100.0:
+        return y * y
+    return 0.0
+
+
+def of_or_value(x):
+    y = x[0] or x[1]
+    return y * y
+
+
+def of_and_value(x):
+    y = x[0] and x[1]
+    return y * y
+
+
+def of_or2(x):
+    a = x[0]
+    b = x[1]
+    y = a and b
+    z = 0.0 * a or b
+    return y * z
+
+
+def of_chain(x):
+    if -100.0 < x[0] < 100.0 <= 200.0:
+        return x[0] ** 3
+    return 0.0
+
+
+def of_ternary(x):
+    return x[0] ** 2 if x[1] > -100 else x[2]
+
+
+def of_slice_step(x):
+    y = x[::2]
+    return y[0] * y[1] * y[1]
+
+
+def of_slice_neg(x):
+    y = x[::-1]
+    return y[0] * y[1] * y[1]
+
+
+def of_neg_index(x):
+    return x[-1] * x[-2] ** 2
+
+
+def of_where(x):
+    y = np.where(x > 0.5, x * x, 3.0 * x)
+    return y.sum()
+
+
+def of_clip(x):
+    return np.clip(x, 0.2, 0.6).sum() + np.clip(x[0], 0.0, 5.0)
+
+
+def of_clip_method(x):
+    return x.clip(0.2, 0.6).sum()
+
+
+def of_fancy(x):
+    idx = np.array([0, 2, 1])
+    return x[idx].sum()
+
+
+def of_fancy2(x, k):
+    return (x[k] * x[k]).sum()
+
+
+def of_fancy_store(x, k):
+    y = np.zeros(6)
+    y[k] = x[:3]
+    return (y * y).sum()
+
+
+def of_mask_store(x):
+    y = x.copy()
+    y[y < 0.5] = 0.0
+    return (y * y).sum()
+
+
+def of_mask_mult(x):
+    m = x > 0.5
+    return (x * m).sum()
+
+
+def of_mask_and(x):
+    return np.where((x > 0.2) & (x < 0.8), x * x, 0.0).sum()
+
+
+def of_mask_not(x):
+    return np.where(~(x > 0.2), x * x, 0.0).sum()
+
+
+def of_logical(x):
+    m = np.logical_and(x > 0.2, x < 0.8)
+    return np.where(m, x * x, 0.0).sum()
+
+
+def of_cmp_arr(x):
+    return (x > 0.5).sum() * x[0]
+
+
+def of_count(x):
+    return x[0] * np.count_nonzero(x > 0.3)
+
+
+def of_any_all(x):
+    if np.any(x > 0.0) and np.all(x > -100.0):
+        return x[0] ** 2
+    return 0.0
+
+
+def of_T(z):
+    return (z.T @ z).sum()
+
+
+def of_flatten(z):
+    y = z.flatten()
+    return y[3] * y[2]
+
+
+def of_unpack(x):
+    a, b = x[0], x[1]
+    (c, d), e = (a * b, a), b
+    return c * d * e
+
+
+def of_unpack_array(x):
+    a, b, c, d, e, f = x
+    return a * b * c
+
+
+def of_alias(x):
+    y = x[1:]
+    y[0] = x[0] * 3.0
+    return x[1] * y[0]
+
+
+def of_write_read(x):
+    a = x[0] * x[0]
+    x[0] = 5.0
+    return a * x[0] + x[1]
+
+
+def of_overlap_assign(x):
+    x[1:] = x[:-1] * 2.0
+    return (x * x).sum()
+
+
+def of_swap_elements(x):
+    x[0], x[1] = x[1], x[0]
+    return x[0] * x[0] + x[1]
+
+
+def of_swap_rows(z):
+    for j in range(3):
+        z[0, j], z[1, j] = z[1, j], z[0, j]
+    return (z[0] * z[0]).sum() + z[1, 0]
+
+
+def of_bare_swap_rows(z):
+    z[0], z[1] = z[1], z[0]
+    return (z[0] * z[0]).sum() + z[1, 0]
+
+
+def of_multi_array(x):
+    a = b = np.zeros(3)
+    a[0] = x[0]
+    return b[0] * 2.0
+
+
+def of_for_array(x):
+    s = 0.0
+    for v in x:
+        s += v * v
+    return s
+
+
+def of_enumerate(x):
+    s = 0.0
+    for i, v in enumerate(x):
+        s += i * v * v
+    return s
+
+
+def of_zip(x, y):
+    s = 0.0
+    for a, b in zip(x, y):
+        s += a * b
+    return s
+
+
+def of_reversed(x):
+    s = 0.0
+    for i in reversed(range(len(x))):
+        s = s * x[i] + 1.0
+    return s
+
+
+def of_for_tuple(x):
+    s = 0.0
+    for i in (0, 2, 4):
+        s += x[i] ** 2
+    return s
+
+
+def of_for_list(x):
+    s = 0.0
+    for i in [0, 2, 4]:
+        s += x[i] ** 2
+    return s
+
+
+def of_each_break_tuple(x):
+    s = 0.0
+    for k, w in enumerate((1.0, 2.0, 3.0)):
+        if k == 2: continue
+        s += w * x[k]
+        if s > 1.2: break
+    return s
+
+
+def of_nested_each(z):
+    s = 0.0
+    for row in z:
+        for v in row:
+            if v > 1.5: break
+            s += v * v
+    return s
+
+
+def of_tuple_loop(x):
+    p = (x[0], x[1])
+    s = 0.0
+    for i in range(2):
+        s += p[i]
+    return s
+
+
+def of_tuple_add(x):
+    p = (x[0],) + (x[1],)
+    return p[0] * p[1]
+
+
+def of_tuple_iter(x):
+    s = 0.0
+    for c in TUP:
+        s += c * x[0]
+    return s
+
+
+def of_sum_axis(z):
+    return (z.sum(axis=0) ** 2).sum()
+
+
+def of_sum_axis1(z):
+    return (np.sum(z, axis=1) ** 2).sum()
+
+
+def of_var(x):
+    return np.var(x) + x.std()
+
+
+def of_prod(x):
+    return np.prod(x)
+
+
+def of_py_sum(x):
+    return sum(x)
+
+
+def of_py_max_tuple(x):
+    return max((x[0], x[1], x[2]))
+
+
+def of_cumsum(x):
+    return (np.cumsum(x) ** 2).sum()
+
+
+def of_diff(x):
+    return (np.diff(x) ** 2).sum()
+
+
+def of_concat(x, y):
+    return (np.concatenate((x, y)) ** 2).sum()
+
+
+def of_arange_f(x):
+    return (np.arange(6.0) * x).sum()
+
+
+def of_eye(z):
+    return (np.eye(3) * z).sum()
+
+
+def of_trace(z):
+    return np.trace(z)
+
+
+def of_diag(z):
+    return np.diag(z).sum()
+
+
+def of_roll(x):
+    return (np.roll(x, 1) * x).sum()
+
+
+def of_flip(x):
+    return (np.flip(x) * x).sum()
+
+
+def of_norm(x):
+    return np.linalg.norm(x)
+
+
+def of_np_array(x):
+    y = np.array([x[0], x[1] * x[0], 2.0])
+    return (y * y).sum()
+
+
+def of_np_array2(x):
+    y = np.array([[x[0], x[1]], [2.0, x[2]]])
+    return (y @ y).sum()
+
+
+def of_in_loop_arr(x):
+    s = 0.0
+    for i in range(3):
+        y = np.array([x[i], 2.0 * x[i]])
+        s += (y * y).sum()
+    return s
+
+
+def of_pow(x):
+    return pow(x[0], 3) + x[0] ** x[1] + math.pow(x[0], 2.0) + np.power(x[0], 3) + x[0] ** -2
+
+
+def of_divmod(x):
+    a, b = divmod(x[0] + 5.0, 2.0)
+    return a + b * x[0]
+
+
+def of_degrees(x):
+    return math.degrees(x[0]) + math.radians(x[1])
+
+
+def of_np_deg(x):
+    return np.deg2rad(x[0]) + np.rad2deg(x[1])
+
+
+def of_log_base(x):
+    return math.log(x[0] + 2.0, 3.0)
+
+
+def of_exp2(x):
+    return np.exp2(x[0])
+
+
+def of_reciprocal(x):
+    return np.reciprocal(x[0] + 2.0)
+
+
+def of_logaddexp(x):
+    return np.logaddexp(x[0], x[1])
+
+
+def of_del(x):
+    y = x[0]
+    z = y * y
+    del y
+    return z
+
+
+def of_ann(x):
+    a: float = x[0]
+    return a * a
+
+
+def of_flag_loop(x):
+    done = False
+    s = 0.0
+    i = 0
+    while not done and i < 5:
+        s += x[i] ** 2
+        done = s > 0.5 or i > 3
+        i += 1
+    return s
+
+
+def of_astype64(x):
+    return (x.astype(np.float64) ** 2).sum()
+
+
+def of_newaxis(x):
+    return (x[:, None] * x[None, :]).sum()
+
+
+def of_slice_assign(x):
+    y = np.zeros(6)
+    y[1:4] = x[:3] * 2.0
+    y[4:] = 1.0
+    y[:1] += x[:1] ** 2
+    return (y * y).sum()
+
+
+def of_in(x):
+    n = 3
+    if n in (1, 2, 3):
+        return x[0] ** 2
+    return x[0]
+
+
+def of_bits(x):
+    n = 5 & 3 | 8 ^ 1
+    return x[0] * (n << 1 >> 1) * ~n
+
+
+def of_bool_sum(x):
+    n = 0
+    for i in range(len(x)):
+        n += x[i] > 0.3
+    return x[0] * n
+
+
+def of_deep(x):
+    s = 0.0
+    for i in range(2):
+        for j in range(2):
+            k = 0
+            while k < 2:
+                if x[i] > x[j]:
+                    s += x[i + j] * x[k]
+                elif x[i] == x[j]:
+                    k += 1
+                    continue
+                else:
+                    s *= x[j]
+                k += 1
+    return s
+
+
+def of_mathfns(x):
+    a = 0.3 * x[0]
+    return (math.exp(a) + math.log(2 + a) + math.sqrt(2 + a) + math.sin(a) + math.cos(a) + math.tan(a) + math.asin(a)
+        + math.acos(a) + math.atan(a) + math.sinh(a) + math.cosh(a) + math.tanh(a) + math.asinh(a) + math.acosh(2 + a)
+        + math.atanh(a) + math.atan2(a, x[1]) + math.hypot(a, x[1]) + math.erf(a) + math.erfc(a) + math.lgamma(2 + a)
+        + math.expm1(a) + math.log1p(a) + math.log2(2 + a) + math.log10(2 + a) + math.copysign(a, x[1]) + math.fabs(a))
+
+
+def of_keyword_default(x):
+    return scaled(x[0]) + scaled(x[1], by=3.0)
+
+
+def of_kwonly_called(x):
+    return kwonly(x[0], by=3.0)
+
+
+def of_consts(x):
+    return x[0] * math.pi * np.e + math.inf * 0 if False else x[0] * math.tau
+
+
+def of_tuple_global(x):
+    return x[0] * TUP[1]
+
+
+def of_object_attr(x):
+    return x[0] * obj.rate
+
+
+def of_interp(x, y):
+    places = np.cumsum(x)
+    return np.interp(1.1, places, y) + np.interp(-1.0, places, y) + np.interp(9.0, places, y) * np.interp(x[1] * 2.0, places, y)
+
+
+def of_searchsorted(x, y):
+    return y[np.searchsorted(np.cumsum(x), 0.5)] ** 2
+
+
+def of_ties(x):
+    return np.logaddexp(x[0], x[0] * 1.0) * np.logaddexp(x[1], 0.72) + np.logaddexp(x[2], -np.inf)
+
+
+def of_int_sum(x, k):
+    return x[0] * k.sum() * len(np.arange(1, 9, 3))
+
+
+def of_not_in(x):
+    n = 4
+    return x[0] ** 2 if n not in (1, 2, 3) else x[0]
+
+
+def of_mean_axes(z):
+    columns = z.mean(axis=0) * z.max(axis=1)
+    return (columns + np.min(z, 0) * z.mean(1)).sum()
+
+
+def of_zip_three(x, y, z):
+    s = 0.0
+    for i, (a, b, row) in enumerate(zip(x, y, z)):
+        if i == 1:
+            continue
+        s += a * b * row[i]
+    return s
+
+
+def of_reversed_array(x):
+    s = 1.0
+    for v in reversed(x):
+        if s > 1.6:
+            return s * v
+        s = s * v + 1.0
+    return s
+
+
+def of_walrus_in_loop(x):
+    s = 0.0
+    for v in x:
+        if (w := v * v) > 0.2:
+            s += w
+        s += w * v
+    return s * w
+
+
+# ----- programs of users, who know Numba and nothing of adjit -----
+
+
+@njit
+def spline_energy(xs, ys, at):
+    """Natural cubic spline (Numerical Recipes), evaluated at points: sum of squares."""
+    n = len(xs)
+    y2 = np.zeros(n); u = np.zeros(n)
+    for i in range(1, n - 1):
+        sig = (xs[i] - xs[i-1]) / (xs[i+1] - xs[i-1])
+        p = sig * y2[i-1] + 2.0
+        y2[i] = (sig - 1.0) / p
+        u[i] = (ys[i+1] - ys[i]) / (xs[i+1] - xs[i]) - (ys[i] - ys[i-1]) / (xs[i] - xs[i-1])
+        u[i] = (6.0 * u[i] / (xs[i+1] - xs[i-1]) - sig * u[i-1]) / p
+    for k in range(n - 2, -1, -1):
+        y2[k] = y2[k] * y2[k+1] + u[k]
+    total = 0.0
+    for x in at:
+        lo, hi = 0, n - 1
+        while hi - lo > 1:
+            k = (hi + lo) >> 1
+            if xs[k] > x: hi = k
+            else: lo = k
+        h = xs[hi] - xs[lo]
+        a, b = (xs[hi] - x) / h, (x - xs[lo]) / h
+        v = a * ys[lo] + b * ys[hi] + ((a**3 - a) * y2[lo] + (b**3 - b) * y2[hi]) * h * h / 6.0
+        total += v * v
+    return total
+
+
+@njit
+def func(x, c): return x**3 - c * x - 2.0
+
+
+def zbrent(c, lo, hi, tol):
+    a, b = lo, hi
+    fa, fb = func(a, c), func(b, c)
+    if fa * fb > 0.0:
+        raise ValueError("root must be bracketed")
+    fc = fb; cc = b; d = e = b - a
+    for it in range(100):
+        if (fb > 0 and fc > 0) or (fb < 0 and fc < 0):
+            cc = a; fc = fa; e = d = b - a
+        if abs(fc) < abs(fb):
+            a, b, cc = b, cc, b
+            fa, fb, fc = fb, fc, fb
+        tol1 = 2.0 * 1e-16 * abs(b) + 0.5 * tol
+        xm = 0.5 * (cc - b)
+        if abs(xm) <= tol1 or fb == 0.0:
+            break
+        if abs(e) >= tol1 and abs(fa) > abs(fb):
+            s = fb / fa
+            if a == cc:
+                p = 2.0 * xm * s; q = 1.0 - s
+            else:
+                q = fa / fc; r = fb / fc
+                p = s * (2.0 * xm * q * (q - r) - (b - a) * (r - 1.0))
+                q = (q - 1.0) * (r - 1.0) * (s - 1.0)
+            if p > 0: q = -q
+            p = abs(p)
+            if 2.0 * p < min(3.0 * xm * q - abs(tol1 * q), abs(e * q)):
+                e = d; d = p / q
+            else:
+                d = xm; e = d
+        else:
+            d = xm; e = d
+        a = b; fa = fb
+        if abs(d) > tol1: b += d
+        else: b += math.copysign(tol1, xm)
+        fb = func(b, c)
+    return b - func(b, c) / (3 * b * b - c)   # one Newton step: the derivative of the root
+
+
+@njit
+def lorenz(s, p):
+    return np.array([p[0] * (s[1] - s[0]), s[0] * (p[1] - s[2]) - s[1], s[0] * s[1] - p[2] * s[2]])
+
+
+def rk4(s0, p, dt, n):
+    s = s0.copy()
+    for _ in range(n):
+        k1 = lorenz(s, p)
+        k2 = lorenz(s + 0.5 * dt * k1, p)
+        k3 = lorenz(s + 0.5 * dt * k2, p)
+        k4 = lorenz(s + dt * k3, p)
+        s = s + dt / 6.0 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return (s ** 2).sum()
+
+
+def matrix_chain(dims):
+    """Dynamic programming: the least cost of a product of matrices, costs are floats."""
+    n = len(dims) - 1
+    cost = np.zeros((n, n))
+    for length in range(2, n + 1):
+        for i in range(n - length + 1):
+            j = i + length - 1
+            cost[i, j] = np.inf
+            for k in range(i, j):
+                c = cost[i, k] + cost[k+1, j] + dims[i] * dims[k+1] * dims[j+1]
+                if c < cost[i, j]:
+                    cost[i, j] = c
+    return cost[0, n-1]
+
+
+def kalman(z, q, r):
+    x, P, ll = 0.0, 1.0, 0.0
+    for obs in z:
+        P += q
+        S = P + r
+        K = P / S
+        innovation = obs - x
+        ll += -0.5 * (math.log(2 * math.pi * S) + innovation ** 2 / S)
+        x += K * innovation
+        P *= 1 - K
+    return ll
+
+
+def random_walk(noise, drift, vol, barrier):
+    payoff = 0.0
+    n_paths, n_steps = noise.shape
+    for i in range(n_paths):
+        s = 1.0
+        alive = True
+        for j in range(n_steps):
+            s *= math.exp((drift - 0.5 * vol**2) * 0.1 + vol * math.sqrt(0.1) * noise[i, j])
+            if s < barrier:
+                alive = False
+                break
+        if alive:
+            payoff += max(s - 1.0, 0.0)
+    return payoff / n_paths
+
+
+def weighted_histogram(x, w, target):
+    n = len(target)
+    h = np.zeros(n)
+    for v, wt in zip(x, w):
+        t = v * n
+        k = min(max(int(t), 0), n - 2)
+        f = t - k
+        h[k] += (1 - f) * wt
+        h[k + 1] += f * wt
+    h /= h.sum()
+    return np.sum((h - target) ** 2)
+
+
+def bilinear(img, pts):
+    total = 0.0
+    h, w = img.shape
+    for p in pts:
+        y, x = p
+        i, j = int(math.floor(y)), int(math.floor(x))
+        if 0 <= i < h - 1 and 0 <= j < w - 1:
+            fy, fx = y - i, x - j
+            total += ((1-fy)*(1-fx)*img[i,j] + (1-fy)*fx*img[i,j+1] + fy*(1-fx)*img[i+1,j] + fy*fx*img[i+1,j+1]) ** 2
+    return total
+
+
+def viterbi(logA, logB, obs):
+    """The score of the best path: its gradient is that of the path."""
+    n = logA.shape[0]
+    score = logB[:, obs[0]].copy()
+    for t in range(1, len(obs)):
+        new = np.empty(n)
+        for j in range(n):
+            new[j] = np.max(score + logA[:, j]) + logB[j, obs[t]]
+        score = new
+    return score.max()
+
+
+def kmeans_step(points, centers):
+    k, d = centers.shape
+    sums = np.zeros((k, d)); counts = np.zeros(k)
+    inertia = 0.0
+    for p in points:
+        dist = np.empty(k)
+        for c in range(k):
+            dist[c] = ((p - centers[c]) ** 2).sum()
+        best = np.argmin(dist)
+        sums[best] += p
+        counts[best] += 1
+        inertia += dist[best]
+    for c in range(k):
+        if counts[c] > 0:
+            inertia += 0.1 * ((sums[c] / counts[c]) ** 2).sum()
+    return inertia
+
+
+def sdf(p, r):
+    return math.sqrt(p[0]**2 + p[1]**2 + (p[2]-3.0)**2) - r
+
+
+def ray_march(origin, direction, r):
+    t = 0.0
+    d = direction / np.sqrt((direction**2).sum())
+    for step in range(64):
+        p = origin + t * d
+        dist = sdf(p, r)
+        if dist < 1e-9:
+            break
+        t += dist
+        if t > 10.0:
+            return 10.0
+    return t
+
+
+def savgol(x, window):
+    k = len(window) // 2
+    y = np.zeros_like(x)
+    for i in range(len(x)):
+        acc, norm = 0.0, 0.0
+        for j in range(-k, k + 1):
+            if i + j < 0 or i + j >= len(x): continue
+            acc += window[j + k] * x[i + j]
+            norm += window[j + k]
+        y[i] = acc / norm
+    return np.linalg.norm(y - x) + np.std(y)
+
+
+def matrix(seed, *shape):
+    return np.random.default_rng(seed).random(shape)
+
+
+PROGRAMS = [
+    (spline_energy, (np.array([0.0, 1.0, 2.5, 3.1, 4.4]), matrix(1, 5), np.array([0.3, 1.7, 2.9, 4.1]))),
+    (zbrent, (1.3, 1.0, 3.0, 1e-13)),
+    (rk4, (np.array([1.0, 0.5, 2.0]), np.array([10.0, 28.0, 8.0 / 3.0]), 0.01, 20)),
+    (matrix_chain, (np.array([3.1, 5.2, 2.3, 7.4, 4.5, 6.6]),)),
+    (kalman, (matrix(2, 9), 0.1, 0.3)),
+    (random_walk, (np.random.default_rng(3).standard_normal((7, 8)), 0.05, 0.3, 0.75)),
+    (weighted_histogram, (matrix(4, 20), matrix(5, 20) + 0.1, matrix(6, 6))),
+    (bilinear, (matrix(7, 6, 7), matrix(8, 5, 2) * 5.0)),
+    (viterbi, (np.log(matrix(9, 3, 3) + 0.1), np.log(matrix(10, 3, 4) + 0.1), np.array([0, 3, 1, 2, 2]))),
+    (kmeans_step, (matrix(11, 12, 2), matrix(12, 3, 2))),
+    (ray_march, (np.array([0.1, 0.2, 0.0]), np.array([0.05, 0.02, 1.0]), 1.0)),
+    (savgol, (matrix(13, 12), np.array([0.2, 0.5, 1.0, 0.5, 0.2]))),
+]
+
+# ----- what is refused, by which words, and what to write instead -----
+
+
+def no_try(x):
+    try:
+        y = x[0] * x[1]
+    except ValueError:
+        y = 0.0
+    return y
+
+
+def no_with(x):
+    with open("a") as f:
+        y = x[0]
+    return y
+
+
+def no_lambda(x):
+    f = lambda v: v * v
+    return f(x[0])
+
+
+def no_listcomp(x):
+    y = [v * v for v in x]
+    return y[0] + y[1]
+
+
+def no_genexp(x):
+    return sum(v * v for v in x)
+
+
+def no_dict(x):
+    d = {0: x[0]}
+    return d[0]
+
+
+def no_dictcomp(x):
+    d = {i: x[i] for i in range(2)}
+    return d[0]
+
+
+def no_set(x):
+    d = {1, 2}
+    return x[0] * len(d)
+
+
+def no_string(x):
+    s = "abc"
+    return x[0] * len(s)
+
+
+def no_fstring(x):
+    s = f"{x[0]}"
+    return x[0]
+
+
+def no_global_write(x):
+    global G
+    G = 3.0
+    return x[0] * G
+
+
+def no_nonlocal(x):
+    c = 1.0
+    def inner():
+        nonlocal c
+        c = 2.0
+    inner()
+    return x[0] * c
+
+
+def no_inner_def(x):
+    def sq(v):
+        return v * v
+    return sq(x[0]) + sq(x[1])
+
+
+def no_import(x):
+    import math as m
+    return m.sin(x[0])
+
+
+def no_recursion(x):
+    return x[0] * fact(3)
+
+
+def no_starargs_def(*x):
+    return x[0][0]
+
+
+def no_starargs_call(x):
+    p = (x[0], x[1])
+    return add(*p)
+
+
+def no_kwonly(x, *, k=2.0):
+    return x[0] * k
+
+
+def no_starstar(x):
+    d = dict(by=2.0)
+    return scaled(x[0], **d)
+
+
+def no_walrus_while(x):
+    i = 0
+    s = 0.0
+    while (i := i + 1) < 4:
+        s += x[i] * x[i]
+    return s
+
+
+def no_match(x):
+    n = 2
+    match n:
+        case 1:
+            return x[0]
+        case 2:
+            return x[1] * x[1]
+        case _:
+            return x[2]
+    return 0.0
+
+
+def no_slice_var_step(x):
+    k = len(x) - 4
+    y = x[::k]
+    return y[0] * y[1]
+
+
+def no_where1(x):
+    i = np.where(x > 0.5)[0]
+    return x[i[0]]
+
+
+def no_fancy_add(x, k):
+    y = np.zeros(6)
+    y[k] += x[:3]
+    return (y * y).sum()
+
+
+def no_mask(x):
+    return x[x > 0.5].sum()
+
+
+def no_reshape(z):
+    y = z.reshape(z.size)
+    return y[3] * y[2]
+
+
+def no_npreshape(x):
+    y = np.reshape(x, (3, 2))
+    return y[1, 1] * y[0, 1]
+
+
+def no_ravel(z):
+    y = z.ravel()
+    return y[3] * y[2]
+
+
+def no_solve(z):
+    return np.linalg.solve(z, z[0])[0]
+
+
+def no_inv(z):
+    return np.linalg.inv(z)[0, 1]
+
+
+def no_det(z):
+    return np.linalg.det(z)
+
+
+def no_star_unpack(x):
+    a, *b = (x[0], x[1], x[2])
+    return a * b[0]
+
+
+def no_for_else(x):
+    s = 0.0
+    for i in range(3):
+        s += x[i]
+    else:
+        s *= 2.0
+    return s
+
+
+def no_while_else(x):
+    i = 0
+    while i < 3:
+        i += 1
+    else:
+        i = 5
+    return x[i]
+
+
+def no_range_var_step(x):
+    k = len(x) - 4
+    s = 0.0
+    for i in range(0, 6, k):
+        s += x[i] ** 2
+    return s
+
+
+def no_counter_after(x):
+    for i in range(3):
+        if x[i] > 100.0:
+            break
+    return x[i] ** 2
+
+
+def no_yield(x):
+    yield x[0]
+
+
+async def no_async(x):
+    return x[0]
+
+
+def no_class(x):
+    class A:
+        pass
+    return x[0]
+
+
+def no_list(x):
+    y = [x[0], x[1]]
+    return y[0] * y[1]
+
+
+def no_list_append(x):
+    y = []
+    for i in range(3):
+        y.append(x[i])
+    return y[0]
+
+
+def no_sort(x):
+    return np.sort(x)[0]
+
+
+def no_round_digits(x):
+    return round(x[0], 2)
+
+
+def no_gamma(x):
+    return math.gamma(x[0] + 2.0)
+
+
+def no_fmod(x):
+    return math.fmod(x[0] + 3.0, 2.0)
+
+
+def no_fsum(x):
+    return math.fsum(x)
+
+
+def no_ldexp(x):
+    return math.ldexp(x[0], 2)
+
+
+def no_sinc(x):
+    return np.sinc(x[0])
+
+
+def no_heaviside(x):
+    return np.heaviside(x[0], 0.5) * x[0]
+
+
+def no_cbrt(x):
+    return np.cbrt(x[0] + 2.0)
+
+
+def no_complex(x):
+    z = 1j * x[0]
+    return z.real
+
+
+def no_complex2(x):
+    z = complex(x[0], x[1])
+    return abs(z)
+
+
+def no_print(x):
+    print(x[0])
+    return x[0]
+
+
+def no_is_none(x, k=None):
+    if k is None:
+        return x[0] ** 2
+    return x[0]
+
+
+def no_array_result_branch(x):
+    if x[0] > 0.0:
+        y = x * 2.0
+    else:
+        y = x * 3.0
+    return y.sum()
+
+
+def no_matmul_assign(z):
+    z @= z
+    return z.sum()
+
+
+def no_item(x):
+    return x[0].item()
+
+
+def no_random(x):
+    return x[0] * np.random.rand()
+
+
+def no_einsum(x):
+    return np.einsum("i,i", x, x)
+
+
+def no_vstack(x):
+    return np.vstack((x, x)).sum()
+
+
+def no_list_arg_global(x):
+    return x[0] * LIST[0]
+
+
+def no_dict_global(x):
+    return x[0] * TABLE["a"]
+
+
+def no_nested_tuple(x):
+    return (x[0], (x[1], x[2]))
+
+
+def no_type(x):
+    return x[0] if isinstance(x[0], float) else 0.0
+
+
+def no_float_index(x):
+    return x[1.0]
+
+
+def no_lambda_global(x):
+    return LAM(x[0])
+
+
+def no_partial(x):
+    return PART(x[0])
+
+
+def no_vectorize(x):
+    return vec_sq(x[0])
+
+
+def no_maximum_arr(x):
+    return np.maximum(x, 0.3).sum() + np.fmax(x[0], x[1])
+
+
+def no_sum_of_rows(z):
+    return sum(z)[0]
+
+
+def no_two_ways(x):
+    return two_ways(x)[0]
+
+
+def two_ways(x):
+    if x[0] > 0.0:
+        return x * 2.0
+    return x * 3.0
+
+
+def no_two_names(x, y):
+    a = x * 1.0
+    b = y * 1.0
+    s = 0.0
+    for i in range(3):
+        u = a
+        v = b
+        for j in range(i):
+            u, v = v, u
+        s += u[0] * v[1] * i
+        a = u
+        b = v
+    return (a * a).sum() * s + b[0] * a[1]
+
+
+REFUSED = [
+    (no_two_names, 'lets change places', 'the same names'),
+    (no_sum_of_rows, '`sum` of rows', 'x.sum(axis=0)'),
+    (no_two_ways, 'whose result is another array', 'y[:] = ...'),
+    (no_try, 'Try', 'Test by `if`'),
+    (no_with, 'With', 'pass arrays'),
+    (no_lambda, 'Lambda', 'with `def` outside'),
+    (no_listcomp, 'ListComp', 'fill it in a loop'),
+    (no_genexp, 'GeneratorExp', 'the loop'),
+    (no_dict, 'Dict', 'an array'),
+    (no_dictcomp, 'DictComp', 'fill it in a loop'),
+    (no_set, 'Set', 'truth values'),
+    (no_string, "'abc'", 'Use numbers'),
+    (no_fstring, 'JoinedStr', 'Leave texts out'),
+    (no_global_write, 'Global', 'Return it'),
+    (no_nonlocal, 'FunctionDef', 'with `def` outside'),
+    (no_inner_def, 'FunctionDef', 'with `def` outside'),
+    (no_import, 'Import', 'at the beginning of the file'),
+    (no_recursion, 'calls itself', 'as a loop'),
+    (no_starargs_def, '*args', 'plain parameters'),
+    (no_starargs_call, '*arguments', 'Write them out'),
+    (no_kwonly, 'keyword-only', 'plain ones'),
+    (no_starstar, '`dict`', 'an array'),
+    (no_walrus_while, 'in the test of a loop', 'a statement of its own'),
+    (no_match, 'Match', 'if, elif, else'),
+    (no_slice_var_step, 'step', 'Write -1, 1, 2, ...'),
+    (no_where1, 'np.where', 'three arguments'),
+    (no_fancy_add, 'adds once', 'y[k[i]] += v[i]'),
+    (no_mask, 'whose number is not known', 'np.where(mask, x, 0.0)'),
+    (no_reshape, '`reshape`', 'x[i * columns + j]'),
+    (no_npreshape, 'np.reshape', 'x[i * columns + j]'),
+    (no_ravel, '`ravel`', 'x[i * columns + j]'),
+    (no_solve, 'np.solve', 'adjit.linalg'),
+    (no_inv, 'np.inv', 'adjit.linalg'),
+    (no_det, 'np.det', 'adjit.linalg'),
+    (no_star_unpack, 'a star', 'Write the items out'),
+    (no_for_else, '`else` of a loop', 'a flag'),
+    (no_while_else, '`else` of a loop', 'a flag'),
+    (no_range_var_step, 'a step', 'Write -1, 1, 2, ...'),
+    (no_counter_after, 'behind its loop', 'Set another name'),
+    (no_yield, 'Yield', 'Fill an array'),
+    (no_async, 'no function made with `def`', 'Define it with `def`'),
+    (no_class, 'ClassDef', 'arrays'),
+    (no_list, 'List', 'np.array([...])'),
+    (no_list_append, 'List', 'np.empty(n)'),
+    (no_sort, 'np.sort', 'x[order[i]]'),
+    (no_round_digits, '`round`', '10.0**n'),
+    (no_gamma, 'math.gamma', 'lgamma'),
+    (no_fmod, 'math.fmod', 'x % y'),
+    (no_fsum, 'math.fsum', 'np.sum'),
+    (no_ldexp, 'math.ldexp', '2.0**n'),
+    (no_sinc, 'np.sinc', 'np.sin'),
+    (no_heaviside, 'np.heaviside', 'np.where'),
+    (no_cbrt, 'np.cbrt', '1.0 / 3.0'),
+    (no_complex, '1j', 'imaginary part'),
+    (no_complex2, '`complex`', 'imaginary part'),
+    (no_print, '`print`', 'Return what'),
+    (no_is_none, 'none', 'Pass numbers'),
+    (no_array_result_branch, 'after each branch', 'y[:] = ...'),
+    (no_matmul_assign, '@=', 'x = x @ y'),
+    (no_item, '`item`', 'Leave it out'),
+    (no_random, 'np.rand', 'Draw outside'),
+    (no_einsum, 'np.einsum', 'loops over the indices'),
+    (no_vstack, 'np.vstack', 'fill it in a loop'),
+    (no_list_arg_global, 'an index of something', 'a tuple'),
+    (no_dict_global, 'an index of something', 'a tuple'),
+    (no_nested_tuple, 'a tuple in a tuple', 'one tuple'),
+    (no_type, '`isinstance`', 'Leave the test out'),
+    (no_float_index, 'an index that is a float', 'int(...)'),
+    (no_lambda_global, 'no function made with `def`', 'Define it with `def`'),
+    (no_partial, '`PART`', 'Write a function'),
+    (no_vectorize, '`vec_sq`', 'by njit'),
+    (no_maximum_arr, 'np.fmax', 'np.maximum'),
+]
+
+
+def arguments(f):
+    parameters = inspect.signature(f).parameters.values()
+    plain = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    return [ARGUMENTS[name].copy() for name in plain]
+
+
+RIGHT = [(f, arguments(f)) for name, f in list(globals().items()) if name.startswith("of_")] + PROGRAMS
+
+
+def copied(args):
+    return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+
+
+def differences(f, args, step=1e-6):
+    found = []
+    for k, a in enumerate(args):
+        if np.asarray(a).dtype.kind != "f":
+            continue
+        g = np.zeros(np.shape(a))
+        for i in np.ndindex(np.shape(a)):
+            values = []
+            for sign in (1, -1):
+                moved = copied(args)
+                if np.ndim(a):
+                    moved[k][i] += sign * step
+                else:
+                    moved[k] += sign * step
+                values.append(f(*moved))
+            g[i] = (values[0] - values[1]) / (2 * step)
+        found.append(g)
+    return found
+
+
+def check(f, args):
+    """Value, gradients and tangents beside plain Python."""
+    plain = getattr(f, "py_func", f)
+    value, grads = adjit.value_and_grad(f)(*copied(args))
+    np.testing.assert_allclose(value, plain(*copied(args)), rtol=1e-12, err_msg=f.__name__)
+    expected = differences(plain, args)  # none of defaults
+    assert len(grads) >= len(expected)
+    for g, e in zip(grads, expected):
+        np.testing.assert_allclose(g, e, atol=1e-5 * (1 + np.abs(e).max()), err_msg=f.__name__)
+    along = [np.cos(5.0 * g + 1.0) for g in grads]
+    if not plain.__defaults__:
+        tangent = adjit.user_kernels.jvp(f)(*copied(args), *along)[1]
+        slope = sum(np.sum(g * d) for g, d in zip(grads, along))
+        np.testing.assert_allclose(tangent, slope, rtol=1e-9, atol=1e-9, err_msg=f.__name__)
+
+
+if __name__ == "__main__":
+    for f, args in RIGHT:
+        check(f, args)
+    print(len(RIGHT))
