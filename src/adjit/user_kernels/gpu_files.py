@@ -29,7 +29,7 @@ from .parallel import Rounds
 from .reader import read
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter, WayBack
-from .source import Function, meaning_of_function, python_function
+from .source import Function, Meaning, python_function
 from .structure import Carried, Load, Make, Procedure, Repeat, StoreElement, walk
 from .tape_layout import trips_text
 from .typing_pass import infer_types
@@ -217,7 +217,7 @@ def generated_on_gpu(
     floating = [k for k, t in enumerate(argument_types) if is_floating(t)]
     wanted = tuple(floating if wrt is None else wrt)
     key = (
-        meaning_of_function(function).digest,
+        Meaning(function).digest,
         str(argument_types),
         str(wanted),
         str(config.DEBUG),

@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from .dispatch import types_of
 from .gpu_files import generated_on_gpu
 from .gpu_run import GpuArray
-from .source import Meaning, meaning_of_function
+from .source import Meaning
 
 if TYPE_CHECKING:
     from .generated import GeneratedFile
@@ -31,7 +31,7 @@ class GpuFiles:
     def find(self, values: Sequence[Any], wrt: tuple[int, ...] | None) -> GeneratedFile:
         if self.meaning is None or not self.meaning.is_current():
             self.known.clear()
-            self.meaning = meaning_of_function(self.function)
+            self.meaning = Meaning(self.function)
         key = tuple([_kind(v) for v in values]), wrt
         found = self.known.get(key)
         if found is None:
