@@ -186,6 +186,176 @@ def test_functions_that_a_program_took_before_its_subclass():
     assert found.stdout == "S S\n"
 
 
+BINARY = [
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "**",
+    "@",
+    "&",
+    "|",
+    "^",
+    "<<",
+    ">>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "==",
+    "!=",
+]
+OPERATIONS = {
+    **{f"{a} {o} {b}": f"{a} {o} {b}" for o in BINARY for a, b in ("st", "ts", "s2", "2s")},
+    **{f"{a} {o}= {b}": f"{a} {o}= {b}" for o in BINARY[:13] for a, b in ("st", "ts")},
+    **{text: text for text in ("-s", "+s", "~s", "abs(s)", "s[0]", "t[s]", "1 in s", "t[0] = s[0]")},
+}  # fmt: skip
+del OPERATIONS["s @ 2"]  # PyTorch refuses it before it asks
+
+
+@pytest.mark.parametrize("text", OPERATIONS)
+def test_operators_ask_as_the_functions_of_pytorch(text):
+    found = []
+    for library in (torch, adjit):
+        seen = []
+
+        class Seen(library.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None, seen=seen):
+                name = {"__rdiv__": "__rtruediv__"}.get(func.__name__, func.__name__)
+                seen.append((name, [type(a).__name__ for a in args]))
+                return 1
+
+        values = library.ones(3, 3, dtype=library.int64)
+        names = {"s": values.clone().as_subclass(Seen), "t": values.clone()}
+        try:
+            exec(text, names)
+        except (TypeError, IndexError, ValueError) as error:
+            seen.append(type(error).__name__)
+        found.append(seen)
+    assert found[1] == found[0]
+
+
+METHODS = {
+    "mul": lambda t, s: t.mul(s), "add by name": lambda t, s: t.add(other=s), "add_": lambda t, s: t.add_(s),
+    "pow_": lambda t, s: t.pow_(s), "clamp": lambda t, s: t.clamp(min=s),
+    "clamp_": lambda t, s: t.clamp_(s), "addcmul_ by name": lambda t, s: t.addcmul_(t, tensor2=s),
+    "where": lambda t, s: t.where(t > 0, s),
+    "copy_": lambda t, s: t.copy_(s), "lerp": lambda t, s: t.lerp(s, 0.5), "dot": lambda t, s: t.dot(s),
+    "expand_as": lambda t, s: t.expand_as(s), "type_as": lambda t, s: t.type_as(s), "to": lambda t, s: t.to(s),
+    "equal": lambda t, s: t.equal(s), "allclose": lambda t, s: t.allclose(s), "div": lambda t, s: t.div(s),
+    "addcmul": lambda t, s: t.addcmul(t, s), "outer": lambda t, s: t.outer(s), "dist": lambda t, s: t.dist(s),
+    "matmul": lambda t, s: t.matmul(s), "eq": lambda t, s: t.eq(s), "maximum": lambda t, s: t.maximum(s),
+    "sum": lambda t, s: t.sum(), "reshape": lambda t, s: t.reshape(2),
+    "of plain": lambda t, s: t.add(t, alpha=2),
+    "masked_fill": lambda t, s: t.masked_fill(s.as_subclass(type(t)) > 0, s[0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_plain_tensors_ask_their_arguments(name):
+    found = []
+    for library in (torch, adjit):
+        s, seen = watched(library)
+        for _ in range(10):
+            (library.ones(2) + 1).sum().item()  # so that machine code is there
+        t = library.tensor([0.5, 2.0])
+        for _ in range(3):
+            made = METHODS[name](t, s)
+        found.append((seen, type(made).__name__))
+    assert found[1] == found[0]
+
+
+def test_methods_are_told_as_what_they_are():
+    told = []
+
+    class Told(adjit.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            told.append(func)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    t = adjit.ones(2)
+    s = t.as_subclass(Told)
+    handlers = {adjit.Tensor.mul: "mul", adjit.Tensor.sum: "sum"}
+    t.mul(s), s.mul(t), s.sum(), t * s
+    assert told[0] is told[1] is told[3] is adjit.Tensor.mul
+    assert [handlers[func] for func in told] == ["mul", "mul", "sum", "mul"]
+    assert pickle.loads(pickle.dumps(adjit.Tensor.mul)) is adjit.Tensor.mul
+    with adjit.overrides.DisableTorchFunctionSubclass():
+        assert type(t.mul(s)) is adjit.Tensor
+    assert len(told) == 4
+
+
+def test_what_is_no_tensor_is_asked_by_operators_too():
+    class Other:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func.__name__
+
+    for library in (torch, adjit):
+        watched(library)
+        t = library.ones(2)
+        assert (t.mul(Other()), t + Other(), library.add(t, Other())) == ("mul", "add", "add")
+        with pytest.raises(TypeError):
+            t + object()
+
+
+def test_a_subclass_that_is_defined_in_a_mode_is_asked_afterwards():
+    class Quiet(adjit.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Quiet():
+        s, seen = watched(adjit)
+        adjit.ones(2).mul(s)
+    assert [name for name, *_ in seen] == ["mul"]
+    adjit.ones(2).mul(s)
+    assert [name for name, *_ in seen] == ["mul", "mul"]
+
+
+def test_plain_arguments_go_through_machine_code_beside_a_subclass():
+    code = (
+        "import adjit\n"
+        "from adjit import overrides\n"
+        "for _ in range(12): (adjit.ones(2) + 1).sum().item()\n"
+        "class S(adjit.Tensor): pass\n"
+        "asked = []\n"
+        "plain, overrides._TensorMethod._ask = overrides._TensorMethod._ask, None\n"
+        "x = adjit.ones(2)\n"
+        "print(type(adjit.Tensor.mul).__name__, x.mul(x).tolist(), x.add_(x).tolist(), (x * x).tolist())\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout == "_TensorMethod [1.0, 1.0] [2.0, 2.0] [4.0, 4.0]\n", found.stderr
+
+
+def test_functions_that_a_program_took_before_can_be_pickled():
+    code = (
+        "import pickle, subprocess, sys\n"
+        "import adjit\n"
+        "F = adjit.nn.functional\n"
+        "held = [adjit.sin, F.relu, F.cross_entropy, adjit.stack, adjit.sum]\n"
+        "held += [adjit.Tensor.mul, adjit.Tensor.sum]\n"
+        "class S(adjit.Tensor): pass\n"
+        "for p in range(pickle.HIGHEST_PROTOCOL + 1):\n"
+        "    assert pickle.loads(pickle.dumps(held, p)) == held\n"
+        "print(pickle.dumps(held, 0).hex(), end='')\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    read = (
+        "import pickle, sys, adjit\n"
+        "held = pickle.loads(bytes.fromhex(sys.stdin.read()))\n"
+        "print(held == [adjit.sin, adjit.nn.functional.relu, adjit.nn.functional.cross_entropy, adjit.stack,"
+        " adjit.sum, adjit.Tensor.mul, adjit.Tensor.sum])\n"
+    )
+    again = subprocess.run(
+        [sys.executable, "-c", read], input=found.stdout, capture_output=True, text=True
+    )
+    assert again.stdout == "True\n", again.stderr
+
+
 def test_properties_ask_as_their_getters():
     for library in (torch, adjit):
         seen: list[Any] = []

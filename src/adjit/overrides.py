@@ -13,7 +13,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import MethodType, TracebackType
+from types import MethodType, ModuleType, TracebackType
 from typing import Any, Self
 
 from . import tensor
@@ -39,8 +39,11 @@ ROOMS = {
 # What an operator is called, where PyTorch names the op.
 NAMED = {
     "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul",
-    "__matmul__": "matmul", "__truediv__": "div", "__pow__": "pow", "__neg__": "neg", "__abs__": "abs",
-    "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
+    "__matmul__": "matmul", "__truediv__": "div", "__mod__": "remainder", "__pow__": "pow",
+    "__rand__": "bitwise_and", "__ror__": "bitwise_or", "__rxor__": "bitwise_xor", "__neg__": "neg",
+    "__pos__": "positive", "__abs__": "abs", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+    "__ne__": "ne", "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
+    "__ifloordiv__": "floor_divide_", "__imod__": "remainder_", "__ipow__": "pow_",
 }  # fmt: skip
 # Attributes that look at the object itself.
 IGNORED = {
@@ -52,6 +55,12 @@ PROTOCOLS = (
     "__int__", "__float__", "__index__", "__reversed__", "__format__", "__repr__", "__deepcopy__",
     "__reduce_ex__", "__array__",
 )  # fmt: skip
+# Those of the methods that have no arguments that could be asked.
+_OF_ONE = {*PROTOCOLS, "item", "tolist"} - {"__getitem__", "__setitem__", "__contains__", "__matmul__",
+    "__rmatmul__"}  # fmt: skip
+
+
+_BINARY = {*OPERATORS, "__matmul__", "__rmatmul__"}
 
 
 class _Here(threading.local):
@@ -129,10 +138,14 @@ def _converted(made: Any, cls: type) -> Any:
 
 def _says_something(kind: type) -> bool:
     """Whether a class has a `__torch_function__`, if only that of `Tensor`, and has not switched it off."""
-    if kind is Tensor:
+    if kind in _PLAIN:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and getattr(found, "__func__", found) is not _QUIET
+    says = found is not None and getattr(found, "__func__", found) is not _QUIET
+    if not says and kind in record.tensor_classes:
+        _quiet.add(kind)
+        _PLAIN.add(kind)
+    return says
 
 
 def _asked(values: Iterable[Any]) -> list[Any]:
@@ -193,6 +206,8 @@ def _unanswered(func: Any, asked: list[Any]) -> TypeError:
     """The error about a function that nobody has an answer for, in the two wordings that PyTorch has."""
     name = getattr(func, "__name__", repr(func))
     home = getattr(func, "__module__", None) or _LIBRARY
+    if isinstance(func, _TensorMethod):
+        home = _LIBRARY
     if home == _LIBRARY:
         told = f"Multiple dispatch failed for 'torch.{name}'; all __torch_function__ handlers returned "
         parts = [f"tensor subclass {type(value)}" for value in asked]
@@ -240,7 +255,7 @@ class Overridable:
         return _answer(self, self.function, args, kwargs)
 
     def __eq__(self, other: object) -> bool:
-        return self.function is (other.function if isinstance(other, Overridable) else other)
+        return self.function is (other.function if isinstance(other, _ASKING) else other)
 
     def __hash__(self) -> int:
         return hash(self.function)
@@ -252,10 +267,59 @@ class Overridable:
         return str(self.__name__)
 
 
+@native.called
+class _TensorMethod(native.Native):
+    # A method of `Tensor` itself, from the first subclass on that has something to say: for plain arguments the
+    # machine code of the method that it was, for others it asks. It is equal to that method, as a key too.
+    __slots__ = ("__doc__", "__name__", "__wrapped__", "function", "told")
+    __name__: str
+    function: Callable[..., Any]
+    told: Any  # as which it asks
+
+    def __init__(self, function: Callable[..., Any], name: str, told: Any) -> None:
+        self.function = self.__wrapped__ = function
+        self.told = told or self
+        self.__name__, self.__doc__ = name, function.__doc__
+        self.public = _LIBRARY, f"Tensor.{name}"
+        if isinstance(function, native.Native):
+            # `compute` hands arguments on that it does not look at.
+            native.bind_like(function, self, self._among_plain, but_not="compute")
+
+    def _among_plain(self, context: Any) -> Any:
+        """What machine code works on here: classes of tensors that have something to say are unknown to it."""
+        runtime = context.runtime._replace(tensor_classes=_quiet)
+        return context._replace(fallback=self._ask, runtime=runtime)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        for value in args:
+            if value.__class__ not in _PLAIN:
+                return self._ask(*args, **kwargs)
+        return self._ask(*args, **kwargs) if kwargs else self.function(*args)
+
+    def _ask(self, /, *args: Any, **kwargs: Any) -> Any:
+        is_operator = self.__name__ in _BINARY
+        return _answer(self.told, self.function, args, kwargs, is_operator)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    __eq__ = Overridable.__eq__
+    __hash__ = Overridable.__hash__
+
+    def __reduce__(self) -> Any:
+        return native.attribute, self.public
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+
+_ASKING = Overridable, _TensorMethod
+
+
 class _Method(Overridable):
     """A method of a class of tensors, which asks; `told` is what the classes are told was called."""
 
-    def __init__(self, function: Callable[..., Any], name: str, told: Overridable | None) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, told: Any) -> None:
         super().__init__(function, name)
         self.told = told or self
         self.__module__ = _LIBRARY
@@ -280,17 +344,23 @@ class _Factory(Overridable):
 @functools.cache
 def _method(name: str) -> Any:
     """The method that asks `__torch_function__`, as which PyTorch names it."""
-    told = _method(NAMED[name]) if name in NAMED else None
+    told = None if name in _OF_ONE else _on_tensors(name).told
     method = _Method(getattr(Tensor, name), name, told)
-    if name not in {*OPERATORS, "__matmul__", "__rmatmul__"}:
+    if name not in _BINARY:
         return method
 
     @functools.wraps(method.function)
     def operator(*operands: Any) -> Any:
-        # Not equal to that of `Tensor`: else the interpreter would not ask the right operand first.
         return _answer(method.told, method.function, operands, {}, is_operator=True)
 
     return operator
+
+
+@functools.cache
+def _on_tensors(name: str) -> Any:
+    """The method of `Tensor` itself that asks."""
+    told = _on_tensors(NAMED[name]) if name in NAMED else None
+    return _TensorMethod(getattr(Tensor, name), name, told)
 
 
 class _Property(property):
@@ -333,7 +403,8 @@ def _asking() -> dict[str, Any]:
 def _between() -> type[Tensor]:
     """The class whose methods ask: it comes between `Tensor` and a program's subclasses."""
     quiet = {"__slots__": (), "__torch_function__": _disabled_torch_function_impl}
-    made: Any = type("Asking", (Tensor,), quiet | _asking())
+    asking = {name: method for name, method in _asking().items() if name not in _BINARY}
+    made: Any = type("Asking", (Tensor,), quiet | asking)
     made.__torch_function__ = classmethod(_default)
     return made
 
@@ -347,6 +418,18 @@ def _on_subclass(cls: type) -> None:
     if not issubclass(cls, asking):
         # Not methods of its own: what it calls by `super()` asks too.
         cls.__bases__ = tuple(asking if base is Tensor else base for base in cls.__bases__)
+    _wrap_methods()
+
+
+def _wrap_methods() -> None:
+    """Have the methods of plain tensors ask their arguments."""
+    with _lock:
+        for name in _names():
+            if name in vars(Tensor) and name not in _OF_ONE:
+                if _entered:  # what is to come back when no mode is entered any more
+                    _of_tensors[name] = _on_tensors(name)
+                else:
+                    setattr(Tensor, name, _on_tensors(name))
 
 
 _plain: dict[tuple[Any, str], Any] = {}  # the functions that ask now, as they were
@@ -373,6 +456,8 @@ def _wrap_functions() -> None:
             asks.__module__ = module.__name__  # where pickles find it
             asking.setdefault(id(function), asks)
             setattr(module, name, asks)
+            if inspect.isfunction(function) and function.__name__ == name:
+                function.__module__ = _as_it_was(module.__name__[len(_LIBRARY) + 1 :])
     for module in list(sys.modules.values()):
         home, _, below = getattr(module, "__name__", "").partition(".")
         if home == _LIBRARY and below.partition(".")[0] in _BELOW:
@@ -383,11 +468,38 @@ def _wrap_functions() -> None:
                 setattr(module, name, asking[id(value)])
 
 
+_AS_THEY_WERE = f"{_LIBRARY}.as_they_were"
+
+
+class _AsItWas(ModuleType):
+    """The functions of a module that ask nobody: where pickles find those that a program took before."""
+
+    def __init__(self, room: str) -> None:
+        super().__init__(_as_it_was(room))
+        self.stands_for = f"{_LIBRARY}.{room}".rstrip(".")
+
+    def __getattr__(self, name: str) -> Any:
+        home = sys.modules[self.stands_for]
+        return _plain.get((home, name)) or getattr(home, name)
+
+
+def _as_it_was(room: str) -> str:
+    return f"{_AS_THEY_WERE}_{room.replace('.', '_')}".rstrip("_")
+
+
+sys.modules.update({_as_it_was(room): _AsItWas(room) for room in ROOMS})
+
+
 def _unwrap_functions() -> None:
-    """Have them ask nobody."""
+    """Have functions and methods ask nobody."""
     for (module, name), function in _plain.items():
         setattr(module, name, function)
+        if inspect.isfunction(function) and function.__module__.startswith(_AS_THEY_WERE):
+            function.__module__ = module.__name__
     _plain.clear()
+    for name, method in list(vars(Tensor).items()):
+        if isinstance(method, _TensorMethod):
+            setattr(Tensor, name, method.function)
 
 
 @functools.cache
@@ -672,6 +784,13 @@ def get_default_nowrap_functions() -> set[Any]:
     return {inspect.getattr_static(Tensor, name).__get__ for name in ("_base", "grad")}
 
 
+def name_of(func: Any) -> str:
+    """The name of a function that a mode was handed; of what gives a property, the property's."""
+    of = getattr(func, "__self__", None)
+    names = [name for name, plain in _properties().items() if plain is of]
+    return names[0] if names else str(getattr(func, "__name__", "call"))
+
+
 def is_tensor_method_or_property(func: Any) -> bool:
     """True if a function is a method of `Tensor`, or what gives one of its properties.
 
@@ -681,7 +800,7 @@ def is_tensor_method_or_property(func: Any) -> bool:
     """
     if getattr(func, "__name__", None) == "__get__":
         return isinstance(getattr(func, "__self__", None), property)
-    return any(getattr(Tensor, name) is func for name in _names())
+    return any(getattr(Tensor, name) == func for name in _names())
 
 
 def resolve_name(f: Any) -> str | None:
@@ -696,12 +815,22 @@ def resolve_name(f: Any) -> str | None:
             if getattr(module, name) == f:
                 return f"{module.__name__}.{name}"
     for name in _names():
-        if getattr(Tensor, name) is f:
+        if getattr(Tensor, name) == f:
             return f"adjit.Tensor.{name}"
     return None
 
 
-_PLAIN = {Tensor, int, float, bool, str, type(None)}  # classes of arguments that are not asked
+_quiet: set[type] = {
+    Tensor
+}  # classes of tensors that have nothing to say, as far as they were seen
+_PLAIN = {
+    Tensor,
+    int,
+    float,
+    bool,
+    str,
+    type(None),
+}  # these, and other classes of arguments that are not asked
 _QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)

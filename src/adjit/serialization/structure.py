@@ -164,8 +164,11 @@ def _name_in_modules(value: Any) -> str | None:
         found = operator.attrgetter(name)(sys.modules[module])
     except (AttributeError, KeyError):
         return None
-    # Equal, as functions that ask subclasses are equal to those that they stand for.
-    return f"{module}.{name}" if found == value and module != "builtins" else None
+    if found != value or module == "builtins":
+        return None
+    # Equal, as functions that ask subclasses are equal to those that they stand for: which a program may have
+    # taken before; the file has the name of all times.
+    return f"{getattr(sys.modules[module], 'stands_for', module)}.{name}"
 
 
 def _at(path: tuple[str, ...]) -> str:

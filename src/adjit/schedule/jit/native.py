@@ -171,6 +171,11 @@ class FastPath:
             self._functions.append(made)
             self._point(made)
 
+    def context_of(self, made: Native) -> Context:
+        """What the machine code works on in calls of an object, or a function that gives it."""
+        waiting = [context for one, context in self._waiting if one is made]
+        return waiting[0] if waiting else made.context
+
     def load(self, *, compiling: bool) -> bool:
         """Have the machine code called; False if it is not in the cache and must not be compiled."""
         text = _bound(f"fastpath.{self.module}")
@@ -189,6 +194,26 @@ class FastPath:
 
     def _point(self, made: Any) -> None:
         ctypes.c_int64.from_address(id(made) + made._place).value = self._address
+
+
+def bind_like(
+    other: Native,
+    made: Native,
+    changed: Callable[[tuple[Any, ...]], tuple[Any, ...]],
+    but_not: str,
+) -> None:
+    """Have calls of an object go to the machine code of another one, which works on the same, changed.
+
+    `but_not` is machine code that calls go to in no case.
+    """
+    for fast_path in families:
+        if fast_path.name != but_not and any(other is one for one in fast_path._functions):
+            fast_path.bind(made, _changed(fast_path.context_of(other), changed))
+            return
+
+
+def _changed(context: Context, change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Context:
+    return change(context) if isinstance(context, tuple) else lambda: change(context())
 
 
 _IMPORT = re.compile(r"^from (\.[\w.]*) import ", re.MULTILINE)
