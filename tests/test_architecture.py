@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "captured": {"graph", "schedule", "ops", "tensor", "autograd", "optim", "random"},
     "nn": {"graph", "ops", "tensor", "tracers", "autograd", "captured", "random", "distributed"},
     "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},
-    "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "random", "distributed"},
+    "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "nn", "random"}
+    | {"overrides", "distributed"},
     "serialization": {"graph", "ops", "tensor", "nn"},
     "distributed": {"paths", "cuda", "graph", "ops", "schedule", "tensor", "autograd", "optim"},
     "multiprocessing": {"graph", "ops"},

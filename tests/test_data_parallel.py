@@ -1,5 +1,8 @@
 """Modules in several processes: gradients beside one process on the whole batch, and beside PyTorch's."""
 
+import importlib
+import warnings
+
 import numpy as np
 import pytest
 from in_processes import results
@@ -122,6 +125,131 @@ def test_ways_of_training_do_what_pytorchs_do():
         if not one.get("not finished"):
             assert "not finished" not in other
         assert one == other
+
+
+def uneven(T, dist, rank, size):
+    """What training on different numbers of batches gives, in several ways."""
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated")
+    DDP, double = T.nn.parallel.DistributedDataParallel, T.float64
+    algorithms = importlib.import_module(f"{dist.__name__}.algorithms.join")
+    zero = importlib.import_module(f"{dist.__name__}.optim").ZeroRedundancyOptimizer
+    batches = [
+        T.arange(12.0, dtype=double).reshape(4, 3).sin() + rank + k for k in range(2 * rank + 1)
+    ]
+
+    class Net(T.nn.Module):
+        def __init__(self):
+            super().__init__()
+            T.manual_seed(1)
+            self.first, self.norm = T.nn.Linear(3, 4).double(), T.nn.BatchNorm1d(4).double()
+            self.last, self.never = T.nn.Linear(4, 1).double(), T.nn.Linear(4, 1).double()
+            with T.no_grad():
+                for k, p in enumerate(self.parameters()):
+                    p.copy_(
+                        T.arange(float(p.numel()), dtype=double).reshape(p.shape).cos() / (k + 1)
+                    )
+
+        def forward(self, x, everything=True):
+            h = self.norm(self.first(x)).tanh()
+            return self.last(h) + self.never(h) if everything else self.last(h)
+
+    def trained(net, enter, everything=True, accumulate=False, optimizer=None):
+        optimizer = optimizer or T.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        with enter(net, optimizer):
+            for k, x in enumerate(batches):
+                if accumulate and k % 2 == 0:
+                    with net.no_sync():
+                        net(x, everything).square().mean().backward()
+                else:
+                    net(x, everything).square().mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+        return [t.tolist() for t in (*net.parameters(), *net.buffers())]
+
+    found = {
+        "by all": trained(DDP(Net(), bucket_cap_mb=1e-5), lambda net, _: net.join()),
+        "by the active": trained(
+            DDP(Net(), bucket_cap_mb=1e-5),
+            lambda net, _: net.join(divide_by_initial_world_size=False),
+        ),
+        "unused": trained(
+            DDP(Net(), find_unused_parameters=True), lambda net, _: net.join(), everything=False
+        ),
+        "without buffers": trained(DDP(Net(), broadcast_buffers=False), lambda net, _: net.join()),
+        "added up": trained(DDP(Net()), lambda net, _: net.join(), accumulate=True),
+    }
+    net = DDP(Net())
+    optimizer = zero(net.parameters(), T.optim.SGD, lr=0.1)
+    join = algorithms.Join
+    found["share of the state"] = trained(net, lambda *both: join(list(both)), optimizer=optimizer)
+    try:
+        trained(DDP(Net()), lambda net, _: net.join(throw_on_early_termination=True))
+    except RuntimeError as error:
+        found["thrown"] = str(error)
+    with DDP(Net()).join(enable=False):
+        pass
+    try:
+        join([])
+    except ValueError as error:
+        found["empty"] = str(error)
+
+    class Counter(algorithms.Joinable):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.last, self.most = T.zeros(1), [], 0
+
+        def __call__(self):
+            join.notify_join_context(self)
+            one = T.ones(1)
+            dist.all_reduce(one)
+            self.seen += one
+
+        def join_hook(self, **kwargs):
+            counter = self
+
+            class Hook(algorithms.JoinHook):
+                def main_hook(self):
+                    dist.all_reduce(T.zeros(1))
+
+                def post_hook(self, is_last_joiner):
+                    counter.last.append((is_last_joiner, kwargs))
+
+            return Hook()
+
+        @property
+        def join_device(self):
+            return T.device("cpu")
+
+        @property
+        def join_process_group(self):
+            return dist.group.WORLD
+
+    counter = Counter()
+    with join([counter], more=3):
+        for _ in batches:
+            counter()
+    found["counter"] = counter.seen.item(), counter.last
+    return found
+
+
+@needs_mpi
+@pytest.mark.parametrize("size", [2, 3])
+def test_processes_with_different_numbers_of_batches(size):
+    pytest.importorskip("torch")
+    ours, theirs = results(uneven, size), results(uneven, size, library="torch")
+    for rank, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        assert one.keys() == other.keys()
+        for name, values in other.items():
+            if isinstance(values, list):
+                for a, b, first in zip(one[name], values, ours[0][name], strict=True):
+                    np.testing.assert_allclose(
+                        a, b, rtol=1e-10, atol=1e-12, err_msg=f"{name}, {rank}"
+                    )
+                    assert a == first or name == "without buffers"
+            else:
+                assert one[name] == values
+    assert ours[0]["counter"][1] == [(False, {"more": 3})]
+    assert ours[-1]["counter"][1] == [(True, {"more": 3})]
 
 
 def test_one_process_without_gpus_runs_the_module():

@@ -36,6 +36,11 @@ SUBJECTS = (
         linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve""",
     ),
     Subject(
+        "Orthogonal weights",
+        "begin with nn.init.orthogonal_, and add (w.mT @ w - adjit.eye(n)).square().sum() to the loss",
+        "nn.utils.parametrizations.orthogonal",
+    ),
+    Subject(
         "Small functions of vectors and matrices",
         "write it with the operations that are there",
         """frobenius_norm norm_except_dim vander linalg.vander linalg.vecdot linalg.diagonal""",
@@ -88,17 +93,13 @@ SUBJECTS = (
         classes utils.cpp_extension""",
     ),
     Subject(
-        "Counts of operations",
-        "look at the steps and their times with adjit.profiler",
-        "utils.flop_counter",
-    ),
-    Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
         """export fx onnx.export package futures cond _inductor distributed.rpc distributed.fsdp
-        distributed.tensor distributed.checkpoint distributed.pipelining distributed.device_mesh
+        distributed.autograd distributed.optim.DistributedOptimizer distributed.tensor
+        distributed.checkpoint distributed.pipelining distributed.device_mesh
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic distributed.nn
-        distributed.algorithms""",
+        distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging""",
     ),
 )  # fmt: skip
 

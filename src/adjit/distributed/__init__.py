@@ -77,6 +77,10 @@ _paths.place(
     ("distributed", "distributed.collectives", "distributed.group", "distributed.work"),
 )
 
+_paths.place("distributed.algorithms.join", ("distributed.algorithms",))
+_paths.place("distributed.algorithms._checkpoint", ("utils.checkpoint_wrapper",))
+_paths.place("distributed.algorithms._checkpoint.checkpoint_wrapper", ("utils.checkpoint_wrapper",))
+
 __all__ = [
     "Backend",
     "DistBackendError",

@@ -8,9 +8,11 @@ from typing import Any, NoReturn
 
 from ..absent import absent as _absent
 from ..autograd.modes import no_grad
+from ..devices import device
 from ..optim.optimizer import Optimizer, ParamsT, StateDict
 from ..tensor import Tensor
 from . import collectives, memory, objects
+from .algorithms import Join, Joinable, JoinHook
 from .group import ProcessGroup, default_group
 
 __all__ = ["ZeroRedundancyOptimizer"]
@@ -18,7 +20,17 @@ __all__ = ["ZeroRedundancyOptimizer"]
 Groups = list[dict[str, Any]]
 
 
-class ZeroRedundancyOptimizer(Optimizer):
+class _Steps(JoinHook):
+    """Steps an optimiser whose process has no batches left: the others need what is its share."""
+
+    def __init__(self, optimizer: ZeroRedundancyOptimizer) -> None:
+        self.optimizer = optimizer
+
+    def main_hook(self) -> None:
+        self.optimizer.step()
+
+
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """Runs an optimiser on this process's share of the parameters, and takes the others over from theirs.
 
     Each process keeps the state of about one of so many parts of the elements. Every parameter belongs to
@@ -122,12 +134,57 @@ class ZeroRedundancyOptimizer(Optimizer):
             >>> optimizer.step()
             >>> dist.destroy_process_group()
         """
+        Join.notify_join_context(self)
         _copy_options(self.param_groups, self.optim.param_groups)
         given = kwargs if closure is None else {"closure": closure, **kwargs}
         loss = self.optim.step(**given)
         _copy_options(self.optim.param_groups, self.param_groups)
         self._take_over()
         return loss
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """Make what this process does once it has no batches left, for `Join`: it steps with the others.
+
+        Example:
+            >>> import adjit.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = dist.optim.ZeroRedundancyOptimizer([w], adjit.optim.SGD, lr=0.1)
+            >>> isinstance(optimizer.join_hook(), dist.algorithms.JoinHook)
+            True
+            >>> dist.destroy_process_group()
+        """
+        return _Steps(self)
+
+    @property
+    def join_device(self) -> device:
+        """The device of the parameters.
+
+        Example:
+            >>> import adjit.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> dist.optim.ZeroRedundancyOptimizer([w], adjit.optim.SGD, lr=0.1).join_device
+            device(type='cpu')
+            >>> dist.destroy_process_group()
+        """
+        place: device = self.param_groups[0]["params"][0].device
+        return place
+
+    @property
+    def join_process_group(self) -> ProcessGroup:
+        """The processes that take part.
+
+        Example:
+            >>> import adjit.distributed as dist
+            >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = dist.optim.ZeroRedundancyOptimizer([w], adjit.optim.SGD, lr=0.1)
+            >>> optimizer.join_process_group.size()
+            1
+            >>> dist.destroy_process_group()
+        """
+        return self.process_group
 
     def _take_over(self) -> None:
         """Have all processes take over each one's parameters."""

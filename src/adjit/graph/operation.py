@@ -297,6 +297,8 @@ class Operation(native.Native):
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
         if tracers and (level := level_of((*args, *kwargs.values()))) is not None:
             return level.operation(self, args, kwargs)
+        if state.careful and any(counter.knows(self) for counter in state.counters):
+            return self._counted(args, kwargs)
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
         if self.rules.draws and state.levels:
@@ -324,6 +326,18 @@ class Operation(native.Native):
             self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
         if shared:  # others may write there next
             settle()
+        return out
+
+    def _counted(self, args: Arguments, kwargs: NamedArguments) -> Results:
+        """Make a call that is counted; the ops that this one consists of are a part of it."""
+        counters, state.counters = state.counters, ()
+        try:
+            out = self(*args, **kwargs)
+        finally:
+            state.counters = counters
+        for counter in counters:
+            if counter.knows(self):
+                counter.ran(self, args, kwargs, out)
         return out
 
     def is_called_with(self, given: Arguments, named: NamedArguments, args: Arguments) -> None:

@@ -33,6 +33,19 @@ class CapturingSession(Protocol):
         """Say why what was done cannot be repeated by a plan."""
 
 
+class Counter(Protocol):
+    """Who counts what ops do; `utils.flop_counter` has its class."""
+
+    def knows(self, op: object) -> bool:
+        """Whether an op is counted as a whole; else the ops that it consists of are."""
+
+    def ran(self, op: object, args: object, kwargs: object, out: object) -> None:
+        """Count a call of an op that is known."""
+
+    def add(self, name: str, count: int) -> None:
+        """Count what PyTorch has a name for."""
+
+
 class BackwardWalk(Protocol):
     """A backward pass; `autograd.engine` has its class."""
 
@@ -57,7 +70,8 @@ class State(threading.local):
     saving: tuple[SavingHooks, ...] = ()  # hooks of what is saved
     saving_refused: str | None = None  # why there may be none
     walk: BackwardWalk | None = None  # the backward pass that is running
-    careful = False  # either of these: recording is left to Python, call by call
+    careful = False  # any of these, or counters: recording is left to Python, call by call
+    counters: tuple[Counter, ...] = ()  # of what ops do
     session: CapturingSession | None = None  # while a function is being captured
     compiling = False  # inside of a function that `adjit.compile` has made
     inside = False  # of a function that a transform differentiates
@@ -77,9 +91,9 @@ def running_walk() -> BackwardWalk:
 
 def be_careful() -> None:
     """Have recording of this thread left to Python where a switch asks for that."""
-    if state.anomaly or state.saving:
+    state.careful = bool(state.anomaly or state.saving or state.counters)
+    if state.careful:
         modes_used[:] = [True]
-    state.careful = bool(state.anomaly or state.saving)
 
 
 unrecorded: list[None] = []  # as long as there are threads that record no backward nodes

@@ -148,7 +148,11 @@ def _(  # type: ignore[no-untyped-def]
         made, products, d_state, d_cell = back_by_kernel(
             kind, g, g_state, g_cell, w_hh, outs[3], before, outs[5], sizes, steps, reverse
         )
-    found = [made.mm(w_ih), made.t().mm(x), products.t().mm(before)]
+        first = 3 + (bias is not None) + (bias_hn is not None)
+        rows = x.shape[0] - (0 if needs[first] else h0.shape[0])
+        for counter in modes.counters:  # of products, of which this kernel has one a step
+            counter.add("aten.mm", 2 * rows * w_hh.numel())
+    found = [made.mm(w_ih) if needs[0] else None, made.t().mm(x), products.t().mm(before)]
     if bias is not None:
         found.append(made.sum(0))
     if bias_hn is not None:

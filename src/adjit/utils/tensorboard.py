@@ -12,20 +12,26 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
+from ..nn.module import Module
 from ..tensor import Tensor
 
 try:
-    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog, TaggedRunMetadata
     from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
+    from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
     from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    from . import tensorboard_graph
+    from . import tensorboard_summaries as summaries
 except ImportError as error:
     raise ImportError(
         "adjit.utils.tensorboard writes with the package tensorboard: pip install tensorboard"
@@ -39,7 +45,7 @@ def _array(values: Any) -> np.ndarray[Any, Any]:
 
 
 class SummaryWriter:
-    """Write scalars, histograms, images, figures, texts and hyperparameters to files of events for TensorBoard.
+    """Write numbers, images, sounds, texts, graphs and more to files of events for TensorBoard.
 
     Args:
         log_dir: the folder; by default `runs/`, then the date, the time, the machine's name and `comment`.
@@ -65,6 +71,7 @@ class SummaryWriter:
         self.purge_step = purge_step
         self._queue = max_queue, flush_secs, filename_suffix
         self._writers: dict[str, Any] = {}
+        self._projector = ProjectorConfig()
         self._writer(self.log_dir)
 
     def _writer(self, folder: str) -> Any:
@@ -154,6 +161,43 @@ class SummaryWriter:
             walltime,
         )
 
+    def add_histogram_raw(
+        self, tag: str, min: float, max: float, num: int, sum: float, sum_squares: float,
+        bucket_limits: Any, bucket_counts: Any, global_step: Any = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write how often numbers occur that were counted elsewhere.
+
+        Args:
+            bucket_limits: the upper ends of the bins.
+            bucket_counts: how many numbers are in each.
+
+        Raises:
+            ValueError: if there are not as many counts as bins.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_histogram_raw("w", 0.0, 2.0, 3, 3.0, 5.0, [1.0, 2.0], [1, 2])
+        """
+        if len(bucket_limits) != len(bucket_counts):
+            raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
+        histogram = HistogramProto(
+            min=min, max=max, num=num, sum=sum, sum_squares=sum_squares,
+            bucket_limit=_array(bucket_limits).tolist(), bucket=_array(bucket_counts).tolist(),
+        )  # fmt: skip
+        self._add(Summary.Value(tag=tag, histo=histogram), global_step, walltime)
+
+    def add_tensor(
+        self, tag: str, tensor: Tensor, global_step: Any = None, walltime: float | None = None
+    ) -> None:
+        """Write the elements of a tensor.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_tensor("x", adjit.ones(3))
+        """
+        self._add(summaries.tensor(tag, _array(tensor)), global_step, walltime)
+
     def add_image(
         self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None,
         dataformats: str = "CHW",
@@ -184,6 +228,239 @@ class SummaryWriter:
             >>> writer.add_images("inputs", adjit.rand(4, 3, 8, 8))
         """
         self.add_image(tag, img_tensor, global_step, walltime, dataformats)
+
+    def add_image_with_boxes(
+        self, tag: str, img_tensor: Any, box_tensor: Any, global_step: Any = None,
+        walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW",
+        labels: str | Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Write an image with red boxes.
+
+        Args:
+            img_tensor: as for `add_image`.
+            box_tensor: (boxes, 4): left, top, right and bottom of each, in pixels.
+            rescale: how many times larger the image is written.
+            labels: a text for each box; left out if there are not as many.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_image_with_boxes("i", adjit.rand(3, 8, 8), adjit.tensor([[1., 1., 5., 5.]]))
+        """
+        boxes = _array(box_tensor)
+        if isinstance(labels, str):
+            labels = [labels]
+        if labels is not None and len(labels) != len(boxes):
+            labels = None
+        pixels = _bytes_of(_in_colour(_array(img_tensor), dataformats.upper()))
+        image = _image(summaries.with_boxes(pixels, boxes, labels, rescale))
+        image.height, image.width = pixels.shape[:2]  # as PyTorch says, also of one that is larger
+        self._add(Summary.Value(tag=tag, image=image), global_step, walltime)
+
+    def add_video(
+        self, tag: str, vid_tensor: Any, global_step: Any = None, fps: float = 4,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write videos of bytes, or of floats in [0, 1], side by side as one film.
+
+        Args:
+            vid_tensor: (videos, frames, colours, height, width).
+            fps: frames per second.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_video("moves", adjit.rand(2, 5, 3, 8, 8))
+        """
+        self._add(summaries.video(tag, _array(vid_tensor), fps), global_step, walltime)
+
+    def add_audio(
+        self, tag: str, snd_tensor: Any, global_step: Any = None, sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write sound of one channel, in [-1, 1].
+
+        Args:
+            snd_tensor: (samples,) or (1, samples).
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_audio("tone", adjit.linspace(0, 100, 1000).sin())
+        """
+        self._add(summaries.audio(tag, _array(snd_tensor), sample_rate), global_step, walltime)
+
+    def add_mesh(
+        self, tag: str, vertices: Any, colors: Any = None, faces: Any = None,
+        config_dict: Mapping[str, Any] | None = None, global_step: Any = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write points in space, or a mesh.
+
+        Args:
+            vertices: (batch, points, 3).
+            colors: (batch, points, 3), bytes or floats in [0, 1].
+            faces: (batch, faces, 3), the numbers of the points of each.
+            config_dict: how Three.js shows it.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_mesh("cloud", adjit.rand(1, 10, 3))
+        """
+        given = {summaries.VERTEX: vertices, summaries.FACE: faces, summaries.COLOR: colors}
+        parts = {kind: None if one is None else _array(one) for kind, one in given.items()}
+        self._add(summaries.mesh(tag, parts, config_dict), global_step, walltime)
+
+    def add_pr_curve(
+        self, tag: str, labels: Any, predictions: Any, global_step: Any = None,
+        num_thresholds: int = 127, weights: Any = None, walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write precision over recall.
+
+        Args:
+            labels: 1 where something is there, 0 where not.
+            predictions: the chances that it is there, in [0, 1].
+            num_thresholds: the points of the curve, at most 127.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_pr_curve("found", adjit.tensor([0, 1, 1]), adjit.tensor([0.2, 0.7, 0.4]))
+        """
+        counts = summaries.counts_of(_array(labels), _array(predictions), num_thresholds, weights)
+        self._add(summaries.curve(tag, counts, num_thresholds), global_step, walltime)
+
+    def add_pr_curve_raw(
+        self, tag: str, true_positive_counts: Any, false_positive_counts: Any,
+        true_negative_counts: Any, false_negative_counts: Any, precision: Any, recall: Any,
+        global_step: Any = None, num_thresholds: int = 127, weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Write precision over recall, and the counts that they come from, at thresholds.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_pr_curve_raw("found", [2], [1], [0], [0], [0.67], [1.0], num_thresholds=1)
+        """
+        given = (true_positive_counts, false_positive_counts, true_negative_counts,
+                 false_negative_counts, precision, recall)  # fmt: skip
+        counts = [_array(one) for one in given]
+        self._add(summaries.curve(tag, counts, num_thresholds), global_step, walltime)
+
+    def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+        """Have curves shown in common charts; once for a writer.
+
+        Args:
+            layout: by category and title, `["Multiline", tags]`, or `["Margin", [value, lower, upper]]`.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_custom_scalars({"loss": {"both": ["Multiline", ["train", "test"]]}})
+        """
+        self._add(summaries.layout(layout), None, None)
+
+    def add_custom_scalars_multilinechart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Have curves shown in one chart.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_custom_scalars_multilinechart(["train", "test"])
+        """
+        self.add_custom_scalars({category: {title: ["Multiline", tags]}})
+
+    def add_custom_scalars_marginchart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Have a curve shown between two others.
+
+        Args:
+            tags: the curve, the lower one, the upper one.
+
+        Raises:
+            AssertionError: if these are not three.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_custom_scalars_marginchart(["mean", "low", "high"])
+        """
+        if len(tags) != 3:
+            raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
+        self.add_custom_scalars({category: {title: ["Margin", tags]}})
+
+    def add_embedding(
+        self, mat: Any, metadata: Sequence[Any] | None = None, label_img: Any = None,
+        global_step: Any = None, tag: str = "default", metadata_header: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Write points for the projector, into files of their own in the writer's folder.
+
+        Args:
+            mat: (points, width).
+            metadata: a label for each point, or several if there is a `metadata_header`.
+            label_img: (points, colours, H, W), an image in [0, 1] for each.
+
+        Raises:
+            AssertionError: if there are not as many labels or images as points.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_embedding(adjit.rand(3, 5), metadata=["a", "b", "c"], global_step=1)
+        """
+        step = str(0 if global_step is None else global_step).zfill(5)
+        subfolder = f"{step}/{summaries.encoded(tag)}"
+        folder = Path(self.log_dir) / subfolder
+        if folder.is_dir():
+            print("warning: Embedding dir exists, did you set global_step for add_embedding()?")
+        elif folder.exists():
+            raise NotADirectoryError(f"Path: `{folder}` exists, but is a file. Cannot proceed.")
+        folder.mkdir(parents=True, exist_ok=True)
+        images = None if label_img is None else _array(label_img)
+        summaries.embedding(folder, _array(mat), metadata, images, metadata_header)
+        name = f"{tag}:{step}"
+        self._projector.embeddings.append(
+            summaries.embedding_info(name, subfolder, metadata is not None, images)
+        )
+        config = Path(self.log_dir) / "projector_config.pbtxt"
+        config.write_text(str(self._projector), encoding="utf-8")
+
+    def add_graph(
+        self, model: Module, input_to_model: Any = None, verbose: bool = False,
+        use_strict_trace: bool = True,
+    ) -> None:  # fmt: skip
+        """Write the graph of a module: the functions that one call of it calls, in the modules around them.
+
+        The call is in evaluation mode.
+
+        Args:
+            input_to_model: the argument, or a tuple of them.
+            verbose: whether the graph is printed.
+            use_strict_trace: not used: lists and dicts of tensors may be given and returned.
+
+        Example:
+            >>> writer = adjit.utils.tensorboard.SummaryWriter("run")
+            >>> writer.add_graph(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), adjit.ones(2, 3))
+        """
+        try:
+            graph, metadata = tensorboard_graph.graph_of(model, input_to_model, verbose)
+        except RuntimeError as error:
+            print(error)
+            print("Error occurs, No graph saved")
+            raise
+        told = TaggedRunMetadata(tag="step1", run_metadata=metadata.SerializeToString())
+        for part in ({"graph_def": graph.SerializeToString()}, {"tagged_run_metadata": told}):
+            self._writer(self.log_dir).add_event(Event(wall_time=time.time(), **part))
+
+    def add_onnx_graph(self, prototxt: Any) -> NoReturn:
+        """Refuse: there is no ONNX here.
+
+        Raises:
+            NotImplementedError: always.
+
+        Example:
+            >>> adjit.utils.tensorboard.SummaryWriter("run").add_onnx_graph("net.onnx")
+            Traceback (most recent call last):
+            NotImplementedError: adjit reads and writes no ONNX files; write the graph of a module by add_graph
+        """
+        raise NotImplementedError(
+            "adjit reads and writes no ONNX files; write the graph of a module by add_graph"
+        )
 
     def add_figure(
         self, tag: str, figure: Any, global_step: Any = None, close: bool = True,
@@ -365,11 +642,15 @@ def _grid(images: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return tiles.swapaxes(1, 2).reshape(rows * height, columns * width, colours)
 
 
+def _bytes_of(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    scale = 1 if pixels.dtype == np.uint8 else 255
+    return (pixels.astype(np.float32) * scale).clip(0, 255).astype(np.uint8)
+
+
 def _image(pixels: np.ndarray[Any, Any]) -> Any:
     from PIL import Image
 
-    scale = 1 if pixels.dtype == np.uint8 else 255
-    pixels = (pixels.astype(np.float32) * scale).clip(0, 255).astype(np.uint8)
+    pixels = _bytes_of(pixels)
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, format="PNG")
     height, width, colours = pixels.shape

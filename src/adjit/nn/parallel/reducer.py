@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ... import dtypes
 from ...autograd.modes import no_grad
 from ...distributed import memory
 from ...distributed.group import ProcessGroup
@@ -65,6 +66,7 @@ class Reducer:
         self.waiting: list[set[int]] = []  # for each bucket, whose gradients are still to come
         self.works: list[tuple[Work, Tensor]] = []  # of the buckets that are under way
         self.used: tuple[Work, Tensor] | None = None  # by how many processes each parameter is used
+        self.divisor = group.size()  # of the sums
         self.is_expecting = False
         for k, p in enumerate(self.parameters):
             p.register_post_accumulate_grad_hook(self._hook(k))
@@ -140,6 +142,20 @@ class Reducer:
             flat = parts[0] if len(parts) == 1 else joining.cat(parts)
         self.works.append(self._sum(self.channels[b], flat))
 
+    def shadow(self) -> None:
+        """Take part in the sums of a backward of other processes."""
+        works = []
+        if self.find_unused:
+            counts = creation.zeros(len(self.parameters), dtype=dtypes.int64)
+            works.append(self._sum(self.group.own_channel(counts.device), counts))
+        for channel, bucket in zip(self.channels, self.buckets, strict=True):
+            parts = [self.parameters[k] for k in bucket]
+            count = sum([p.numel() for p in parts])
+            nothing = creation.zeros(count, dtype=parts[0].dtype, device=parts[0].device)
+            works.append(self._sum(channel, nothing))
+        for work, _ in works:
+            work.wait()
+
     def _sum(self, channel: Any, t: Tensor) -> tuple[Work, Tensor]:
         out = memory.empty_like(t)
         return channel.all_reduce(memory.to_send(t), out, ReduceOp.SUM, None), out
@@ -158,7 +174,7 @@ class Reducer:
         with no_grad():
             for bucket, (work, total) in zip(self.buckets, self.works, strict=True):
                 work.wait()
-                mean, at = total / self.group.size(), 0
+                mean, at = total / self.divisor, 0
                 for k in bucket:
                     p = self.parameters[k]
                     part = mean[at : at + p.numel()].view(p.shape)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from ...absent import absent
 from ...autograd.modes import no_grad
 from ...tensor import Tensor
 from .. import functional as F
@@ -149,3 +150,8 @@ def spectral_norm(
     return register_parametrization(
         module, name, _SpectralNorm(weight, n_power_iterations, dim, eps)
     )
+
+
+def __getattr__(name: str) -> NoReturn:
+    """What PyTorch has and adjit has not."""
+    raise absent("nn.utils.parametrizations", name)
