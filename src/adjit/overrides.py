@@ -306,6 +306,9 @@ class _TensorMethod(native.Native):
     __eq__ = Overridable.__eq__
     __hash__ = Overridable.__hash__
 
+    def __reduce__(self) -> Any:
+        return native.attribute, self.public
+
     def __repr__(self) -> str:
         return repr(self.function)
 
