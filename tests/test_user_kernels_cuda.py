@@ -211,6 +211,26 @@ def test_threads_in_the_opposite_order(name, monkeypatch):
     compare(*CASES[name])
 
 
+def test_tapes_of_threads_are_apart_and_long_enough(monkeypatch):
+    """Which the simulator cannot show: there a thread ends before the next one begins."""
+    made, sources = [], []
+    new, source = gpu_run.new_array, gpu_run.LoopKernel.source
+    monkeypatch.setattr(gpu_run, "new_array", lambda *a: made.append(tuple(a[0])) or new(*a))
+    monkeypatch.setattr(
+        gpu_run.LoopKernel, "source", lambda *a: sources.append(source(*a)) or sources[-1]
+    )
+    f, args, wrt = CASES["rowwise"]
+    with stub_driver.installed(simulated=True):
+        run(f, args, wrt, "cuda")
+    assert (7 * 5,) in made  # a window of 5 words for each of 7 rounds
+    scope = {}
+    text = next(s.text for s in sources if s.name.endswith("_back") and "def word_k" in s.text)
+    exec(re.search(r"def word_k.*?\n\n", text, re.DOTALL)[0], scope)
+    assert "base_k = memory_k + thread_k * 8" in text
+    places = [8 * k + scope["word_k"](byte, 7) for k in range(7) for byte in range(40)]
+    assert sorted(places) == list(range(7 * 40))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(driver.reason()), reason=f"needs a GPU: {driver.reason()}")
 @pytest.mark.parametrize("deterministic", [True, False])
