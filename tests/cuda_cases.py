@@ -54,7 +54,7 @@ CASES = {
     "layer norm": lambda: F.layer_norm(normal(3, 70), (70,)),
     "layer norm of what is large": lambda: F.layer_norm(normal(3, 70) * 1e30, (70,)),
     "distances": lambda: adjit.cdist(normal(2, 5, 7), normal(34, 7)),
-    "distances of rows that are longer than a sum": lambda: adjit.cdist(normal(3, 300), normal(4, 300), 1),
+    "distances of rows that are longer than a sum": lambda: adjit.cdist(normal(1, 260), normal(2, 260), 1),
     "largest differences": lambda: adjit.cdist(normal(3, 7), normal(4, 7), math.inf),
     "unequal elements": lambda: adjit.cdist(normal(3, 7), normal(4, 7), 0),
     "running sum of whole numbers": lambda: adjit.arange(2 * 1100).view(2, 1100).cumsum(1),
@@ -186,6 +186,9 @@ NEARLY = {
     "batch norm": lambda: F.batch_norm(normal(4, 3, 5, 5), None, None, training=True),
     "batch norm, channels last": lambda: F.batch_norm(
         normal(4, 5, 5, 3).permute(0, 3, 1, 2), None, None, training=True
+    ),
+    "slopes of gamma numbers": lambda: sampling.gamma_slopes(
+        adjit.tensor([0.3, 0.9, 1.0, 2.5, 40.0]), adjit.tensor([-2.0, 0.5, -0.5, 1.5, 3.6])
     ),
     "distances of another order": lambda: adjit.cdist(normal(3, 7), normal(4, 7), 1.5),
     "running sum of rows": lambda: [normal(2, 1100).cumsum(1), normal(3, 17).cumsum(1)],

@@ -41,8 +41,9 @@ ROOM, ROOM_NARROW = NEAR * LANES, NARROW * LANES  # elements on the stack
 
 ORDERS = ZERO, ONE, TWO, LARGEST, OTHER = range(5)
 
-# Words behind the addresses: rows and others of a matrix, elements of a row, `ORDERS`, the order as a float.
-ROWS, OTHERS, DEPTH, ORDER, POWER = range(5)
+# Words behind the addresses: rows and others of a matrix, elements of a row, one of `ORDERS`, the order (for
+# gradients less one) as a float, and how many matrices there are.
+ROWS, OTHERS, DEPTH, ORDER, POWER, MATRICES = range(6)
 
 
 # --------------------------------------------------------------------------- one step of each order
@@ -381,13 +382,17 @@ def gradients_of_narrow(args, start, stop):
 # A thread has an element of the result. Sums are those of the CPU.
 
 
-@on_device(turn_others, work=lambda c: c[DEPTH] * LANES)
+def elements_turned(c):
+    return c[MATRICES] * -(-c[OTHERS] // LANES) * c[DEPTH] * LANES
+
+
+@on_device(turn_others, work=elements_turned)
 def turn_others_on_device(row, n):
     """Others in panels of `LANES`."""
     others, turned, c = at(row[1], T), at(row[3], T), shifted(row, 4)
     depth = c[DEPTH]
     panels = (c[OTHERS] + LANES - 1) // LANES
-    for i in range(first_unit(), n * depth * LANES, all_threads()):
+    for i in range(first_unit(), n, all_threads()):
         unit, lane = quotient(i, depth * LANES), remainder(i, LANES)
         j = remainder(unit, panels) * LANES + lane
         if j < c[OTHERS]:
@@ -422,13 +427,13 @@ def distance(x, y, depth, order, power, fma, pow, sqrt, T):
     return sqrt(total) if order == TWO else total
 
 
-@on_device(distances, work=lambda c: c[OTHERS])
+@on_device(distances, work=lambda c: c[MATRICES] * c[ROWS] * c[OTHERS])
 def distances_on_device(row, n):
     """The distance of each row from each other."""
     rows, out, turned, c = at(row[0], T), at(row[2], T), at(row[3], T), shifted(row, 4)
     depth, others = c[DEPTH], c[OTHERS]
     panels = (others + LANES - 1) // LANES
-    for i in range(first_unit(), n * others, all_threads()):
+    for i in range(first_unit(), n, all_threads()):
         line, j = quotient(i, others), remainder(i, others)
         panel = quotient(line, c[ROWS]) * panels + quotient(j, LANES)
         y = shifted(turned, panel * depth * LANES + remainder(j, LANES))
@@ -473,15 +478,13 @@ def all_gradients(row, elements, is_turned, fma, pow, T):
         )  # fmt: skip
 
 
-@on_device(gradients, work=lambda c: c[DEPTH])
+@on_device(gradients, work=lambda c: c[MATRICES] * c[ROWS] * c[DEPTH])
 def gradients_on_device(row, n):
     """What the others do to the rows."""
-    all_gradients(row, n * row[5 + DEPTH], False, math.fma, math.pow, T)
+    all_gradients(row, n, False, math.fma, math.pow, T)
 
 
-@on_device(gradients_of_narrow, work=lambda c: c[DEPTH] * LANES)
+@on_device(gradients_of_narrow, work=lambda c: c[MATRICES] * c[ROWS] * c[DEPTH])
 def gradients_of_narrow_on_device(row, n):
     """What the others do to the rows, whose weights are turned."""
-    panels = quotient(row[5 + ROWS] + LANES - 1, LANES)
-    elements = quotient(n, panels) * row[5 + ROWS] * row[5 + DEPTH]
-    all_gradients(row, elements, True, math.fma, math.pow, T)
+    all_gradients(row, n, True, math.fma, math.pow, T)

@@ -136,7 +136,7 @@ def distances(x1: Tensor, x2: Tensor, p: float, by_product: bool) -> Tensor:
             (kernels.distances, batch * count, max(1, GRAIN // (_cost(p) * depth * many + 1))),
         ],
         (rows, others), [((*shape, count, many), kind)], bind={"T": kind},
-        words=(count, many, depth, _order(p), float_word(p)), scratch=room * kind.itemsize,
+        words=(count, many, depth, _order(p), float_word(p), batch), scratch=room * kind.itemsize,
     )  # fmt: skip
     return found
 
@@ -231,7 +231,7 @@ def gradient_of_rows(
         kernel, units, rows_of_one = kernels.gradients, count, 1
     found: Tensor = launch(
         kernel, (x, y, weight, dist.contiguous()), [((*shape, count, depth), kind)], bind={"T": kind},
-        words=(count, many, depth, order, float_word(p - 1)), n=len(x) * units,
+        words=(count, many, depth, order, float_word(p - 1), len(x)), n=len(x) * units,
         grain=max(1, GRAIN // (_cost(p) * depth * many * rows_of_one + 1)),
     )  # fmt: skip
     return found
