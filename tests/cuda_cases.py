@@ -53,6 +53,10 @@ CASES = {
     "cross-entropy": lambda: F.cross_entropy(normal(5, 7), whole(1, 0, 6, 2, 2)),
     "layer norm": lambda: F.layer_norm(normal(3, 70), (70,)),
     "layer norm of what is large": lambda: F.layer_norm(normal(3, 70) * 1e30, (70,)),
+    "distances": lambda: adjit.cdist(normal(2, 5, 7), normal(34, 7)),
+    "distances of rows that are longer than a sum": lambda: adjit.cdist(normal(1, 260), normal(2, 260), 1),
+    "largest differences": lambda: adjit.cdist(normal(3, 7), normal(4, 7), math.inf),
+    "unequal elements": lambda: adjit.cdist(normal(3, 7), normal(4, 7), 0),
     "running sum of whole numbers": lambda: adjit.arange(2 * 1100).view(2, 1100).cumsum(1),
     "running sum of columns": lambda: normal(5, 300).cumsum(0),
     "sort": lambda: normal(3, 17).sort(1),
@@ -183,6 +187,10 @@ NEARLY = {
     "batch norm, channels last": lambda: F.batch_norm(
         normal(4, 5, 5, 3).permute(0, 3, 1, 2), None, None, training=True
     ),
+    "slopes of gamma numbers": lambda: sampling.gamma_slopes(
+        adjit.tensor([0.3, 0.9, 1.0, 2.5, 40.0]), adjit.tensor([-2.0, 0.5, -0.5, 1.5, 3.6])
+    ),
+    "distances of another order": lambda: adjit.cdist(normal(3, 7), normal(4, 7), 1.5),
     "running sum of rows": lambda: [normal(2, 1100).cumsum(1), normal(3, 17).cumsum(1)],
     "running product": lambda: (1 + normal(2, 70, dtype=np.float64) / 9).cumprod(1),
     "a matrix by a vector": lambda: normal(5, 9) @ normal(9),
@@ -231,6 +239,14 @@ GRADIENTS = {
         x.log_softmax(1).unsqueeze(1), whole([1, 2]), (3,), (2,), reduction="sum"
     ),
     "layer norm": lambda x: F.layer_norm(x, (7,)),
+    "distances": lambda x: adjit.cdist(x, x + 1),
+    "distances of order 1": lambda x: adjit.cdist(x, normal(34, 7), 1),
+    "distances of order 3": lambda x: adjit.cdist(x, normal(34, 7), 3),
+    "distances of long rows": lambda x: adjit.cdist(x.repeat(1, 3), normal(4, 21)),
+    "largest differences of long rows": lambda x: adjit.cdist(
+        x.repeat(1, 3), normal(4, 21), math.inf
+    ),
+    "distances of long rows of order 3": lambda x: adjit.cdist(x.repeat(1, 3), normal(4, 21), 3),
     "chosen rows": lambda x: x.index_select(0, whole(2, 0, 2)),
     "embedding": lambda x: F.embedding(whole([2, 0], [2, 1]), x),
     "overlapping views": lambda x: x.unfold(1, 3, 2),

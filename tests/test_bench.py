@@ -287,6 +287,7 @@ def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, M
         ("conv.py", r"^MobileNetV2 8x320x7x7 to 1280, 1x1", ["--threads=1", "--turns=1"]),
         ("attention.py", r"^128 positions$", ["--threads=1", "--turns=1"]),
         ("recurrent.py", r"^GRU 64, batch 1, 50 steps", ["--threads=1", "--turns=1"]),
+        ("parts.py", r"^cdist, 10 by 10 of 3, order 1", ["--threads=1", "--turns=1"]),
         ("user_kernels.py", r"^triangular solve$", ["--turns=1"]),
         pytest.param(
             "distributed.py",

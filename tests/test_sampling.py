@@ -157,8 +157,29 @@ def test_gamma_numbers_move_as_their_distribution_function_says(dtype):
     values = [special.gammainc(alpha + k * step, z) for k in (-2, -1, 1, 2)]
     slope = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
     expected = -slope / (stats.gamma.pdf(z, alpha) * z)
-    got = sampling.log_gamma_slope(T.tensor(alpha, dtype=dtype), T.tensor(np.log(z), dtype=dtype))
-    np.testing.assert_allclose(got.numpy(), expected, rtol=max(TOLERANCE[dtype], 1e-8))
+    operands = T.tensor(alpha, dtype=dtype), T.tensor(np.log(z), dtype=dtype)
+    for slopes in (sampling.log_gamma_slope, sampling.gamma_slopes):
+        got = slopes(*operands).numpy()
+        np.testing.assert_allclose(got, expected, rtol=max(TOLERANCE[dtype], 1e-8))
+
+
+def test_slopes_of_the_kernel_are_those_of_the_integral():
+    alpha, z = (T.tensor(v) for v in gamma_grid())
+    exact = sampling.log_gamma_slope(alpha, z.log())
+    np.testing.assert_allclose(sampling.gamma_slopes(alpha, z.log()).numpy(), exact.numpy(), 1e-13)
+    found = sampling.gamma_slopes(alpha.float(), z.log().float()).numpy()
+    rounded = sampling.log_gamma_slope(alpha.float().double(), z.log().float().double())
+    usual = alpha.numpy() < 1e3  # logarithms in float32 leave few digits of what is above
+    np.testing.assert_allclose(found[usual], rounded.numpy()[usual], 2e-5)
+    edges = T.tensor([0.0, -1.0, math.nan, math.inf])
+    assert not sampling.gamma_slopes(edges, edges * 0).isfinite().any()
+
+
+def test_slopes_of_many_examples_are_those_of_each():
+    alpha = T.rand(3, 70, dtype=T.float64) * 3
+    w = sampling.log_gamma_numbers(alpha)
+    each = T.func.vmap(sampling.gamma_slopes)(alpha, w)
+    assert T.equal(each, sampling.gamma_slopes(alpha, w))
 
 
 def test_large_gamma_numbers_move_as_their_shape():

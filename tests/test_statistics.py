@@ -18,6 +18,7 @@ from against_torch import agree, agree_in_gradients, plain  # noqa: E402
 RNG = np.random.default_rng(3)
 MATRIX, OTHER = RNG.normal(size=(4, 5)), RNG.normal(size=(6, 5))
 MANY = RNG.normal(size=(30, 5))
+LONG = RNG.normal(size=(7, 19))
 
 
 def outcome(library: Any, text: str) -> Any:
@@ -207,6 +208,15 @@ DIFFERENTIABLE = {
     ),
     "cdist of order 1": (lambda L, x, y: L.cdist(x, y, p=1), MATRIX, OTHER),
     "cdist of order infinity": (lambda L, x, y: L.cdist(x, y, p=float("inf")), MATRIX, OTHER),
+    "cdist of order 3": (lambda L, x, y: L.cdist(x, y, p=3), MATRIX, OTHER),
+    "cdist of long rows": (lambda L, x, y: L.cdist(x, y), LONG[:4], LONG[4:]),
+    "cdist of long rows of order 1": (lambda L, x, y: L.cdist(x, y, p=1), LONG[:4], LONG[4:]),
+    "cdist of long rows of order 1.5": (lambda L, x, y: L.cdist(x, y, 1.5), LONG[:4], LONG[4:]),
+    "cdist of long rows of order infinity": (
+        lambda L, x, y: L.cdist(x, y, float("inf")),
+        LONG[:4],
+        LONG[4:],
+    ),
     "pdist": (lambda L, x: L.pdist(x), MATRIX),
     "renorm": (lambda L, x: L.renorm(x, 2, 0, 1.5), MATRIX),
     "renorm_": (lambda L, x: (x * 1).renorm_(2, 1, 1.5), MATRIX),
@@ -240,6 +250,74 @@ def test_the_gradient_of_no_distance_is_zero():
         x = adjit.ones(rows, 3, requires_grad=True)
         adjit.cdist(x, x.detach()).sum().backward()
         assert not x.grad.any()
+
+
+def rows_with_equal_ones(kind, batch, rows, others, depth):
+    """Matrices of which two rows are the same, and some elements."""
+    random = np.random.default_rng(rows + depth)
+    x = random.standard_normal((*batch, rows, depth)).astype(kind)
+    y = random.standard_normal((*batch[-1:], others, depth)).astype(kind)
+    y[..., 0, :] = x.reshape(-1, depth)[0]
+    y[..., others // 2, 0] = x.reshape(-1, depth)[rows // 2, 0]
+    return x, y
+
+
+# Panels and blocks that are full, end early, or come one after the other; narrow rows and long ones.
+SIZES = [
+    ((), 3, 5, 4), ((), 1, 40, 3), ((), 37, 1, 3), ((), 32, 64, 16), ((2,), 33, 70, 5),
+    ((), 70, 33, 17), ((2, 3), 9, 10, 65), ((), 40, 140, 300), ((), 5, 4, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("p", [0, 0.5, 1, 1.5, 2, 3, float("inf")])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_distances_of_all_orders_and_sizes(kind, p):
+    rtol = 2e-5 if kind == "float32" else 1e-11
+    mode = "donot_use_mm_for_euclid_dist"
+    for batch, rows, others, depth in SIZES:
+        arrays = rows_with_equal_ones(kind, batch, rows, others, depth)
+        found = []
+        for library in (adjit, torch):
+            leaves = [library.tensor(a, requires_grad=True) for a in arrays]
+            out = library.cdist(*leaves, p, compute_mode=mode)
+            weight = library.arange(out.numel()).view(out.shape).to(out.dtype).sin()
+            out.backward(weight)
+            found.append([t.detach().numpy() for t in (out, *[leaf.grad for leaf in leaves])])
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol, rtol * max(1, np.abs(theirs).max()))
+
+
+def test_distances_by_products_are_nearly_the_exact_ones():
+    x, y = rows_with_equal_ones("float64", (), 60, 40, 130)
+    slopes = []
+    for mode in ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
+        leaves = [adjit.tensor(a, requires_grad=True) for a in (x, y[1:])]
+        adjit.cdist(*leaves, compute_mode=mode).cos().sum().backward()
+        slopes.append([leaf.grad.numpy() for leaf in leaves])
+    for by_product, exact in zip(*slopes, strict=True):
+        np.testing.assert_allclose(by_product, exact, 1e-9, 1e-9)
+
+
+def test_distances_are_those_of_their_threads_and_neighbours():
+    x, y = rows_with_equal_ones("float32", (), 70, 90, 40)
+    for p in (1, 2, 3, float("inf")):
+        a, b = (adjit.tensor(t, requires_grad=True) for t in (x, y))
+        out = adjit.cdist(a, b, p, compute_mode="donot_use_mm_for_euclid_dist")
+        out.sum().backward()
+        part = adjit.tensor(x[3:8], requires_grad=True)
+        again = adjit.cdist(part, b, p, compute_mode="donot_use_mm_for_euclid_dist")
+        again.sum().backward()
+        assert (out[3:8] == again).all()
+        assert (a.grad[3:8] == part.grad).all()
+
+
+def test_nan_reaches_distances_and_gradients():
+    for p in (0, 1, 2, 3, float("inf")):
+        x = adjit.tensor([[1.0, float("nan")], [0.0, 1.0]], requires_grad=True)
+        out = adjit.cdist(x, adjit.ones(2, 2), p)
+        assert out.isnan().tolist() == [[p != 0] * 2, [False] * 2]
+        out.sum().backward()
+        assert not x.grad[1].isnan().any()
 
 
 def test_results_are_written_into_out():

@@ -1,0 +1,257 @@
+"""Parts of programs beside PyTorch: distances, distributions, losses, bags of embeddings, epochs of loaders.
+
+    python bench/parts.py [--threads 1,2] [--rows PATTERN] [--seconds 0.15] [--turns 3]
+
+The same lines run in both libraries, which take turns; the shortest sample counts. In brackets PyTorch's time
+divided by adjit's: above 1, adjit is ahead. Results are compared first, but for draws. A full run is written
+to bench/results/, a run of chosen rows is only printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import machine
+import numpy as np
+from timing import limit_threads, time_calls
+
+FOLDER = Path(__file__).parent
+PASSES = ("forward", "with gradients")
+
+
+class Part(NamedTuple):
+    """What both libraries compute: `call(library, *leaves, *others)`, a tensor or a number."""
+
+    call: Callable[..., Any]
+    leaves: list[np.ndarray]
+    others: Sequence[np.ndarray] = ()
+    draws: bool = False
+    is_epoch: bool = False
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def between(low: float, high: float, *shape: int) -> np.ndarray:
+    return np.random.default_rng(7).uniform(low, high, shape).astype(np.float32)
+
+
+def whole(high: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(8).integers(0, high, shape)
+
+
+def distances() -> dict[str, Part]:
+    found = {}
+    for rows, depth in ((10, 3), (100, 64), (1000, 3), (1000, 64)):
+        for p in (1.0, 2.0, inf, 3.0):
+            found[f"cdist, {rows} by {rows} of {depth}, order {p:g}"] = Part(
+                lambda L, x, y, p=p: L.cdist(x, y, p),
+                [normal(rows, depth), normal(rows, depth) + 1],
+            )
+    found["cdist, 8 batches of 128 by 128 of 16"] = Part(
+        lambda L, x, y: L.cdist(x, y), [normal(8, 128, 16), normal(8, 128, 16) + 1]
+    )
+    found["cdist, 1 by 5000 of 64"] = Part(
+        lambda L, x, y: L.cdist(x, y), [normal(1, 64), normal(5000, 64) + 1]
+    )
+    return found
+
+
+def distributions() -> dict[str, Part]:
+    found = {}
+    positive = between(0.5, 3, 100_000)
+    laws: dict[str, Callable[[Any, Any], Any]] = {
+        "Gamma": lambda D, a: D.Gamma(a, a),
+        "Beta": lambda D, a: D.Beta(a, a + 1),
+        "Dirichlet": lambda D, a: D.Dirichlet(a.view(-1, 10)),
+        "StudentT": lambda D, a: D.StudentT(a),
+        "Normal": lambda D, a: D.Normal(a, a),
+        "Exponential": lambda D, a: D.Exponential(a),
+        "Laplace": lambda D, a: D.Laplace(a, a),
+    }
+    for name, law in laws.items():
+        found[f"{name}, 100,000 draws"] = Part(
+            lambda L, a, law=law: law(L.distributions, a).rsample(), [positive], draws=True
+        )
+        found[f"{name}, log_prob of 100,000"] = Part(
+            lambda L, a, x, law=law: law(L.distributions, a).log_prob(
+                x.view(-1, 10) / x.view(-1, 10).sum(1, keepdim=True) if law is laws["Dirichlet"] else x
+            ),
+            [positive], [between(0.1, 0.9, 100_000)],
+        )  # fmt: skip
+    found["Categorical, log_prob of 10,000 of 100 classes"] = Part(
+        lambda L, x, k: L.distributions.Categorical(logits=x).log_prob(k),
+        [normal(10_000, 100)], [whole(100, 10_000)],
+    )  # fmt: skip
+    found["Poisson, 100,000 draws"] = Part(
+        lambda L, a: L.distributions.Poisson(a).sample(), [positive * 10], draws=True
+    )
+    return found
+
+
+def losses() -> dict[str, Part]:
+    steps, classes = 100, 40
+    return {
+        "ctc_loss, 100 steps of 16, targets of 20": Part(
+            lambda L, x, y: L.nn.functional.ctc_loss(x.log_softmax(2), y, [steps] * 16, [20] * 16),
+            [normal(steps, 16, classes)], [whole(classes - 1, 16, 20) + 1],
+        ),
+        "cosine_embedding_loss, 4096 of 128": Part(
+            lambda L, x, y, s: L.nn.functional.cosine_embedding_loss(x, y, s),
+            [normal(4096, 128), normal(4096, 128) + 1], [2 * whole(2, 4096) - 1],
+        ),
+        "triplet_margin_loss, 4096 of 128": Part(
+            lambda L, x, y, z: L.nn.functional.triplet_margin_loss(x, y, z),
+            [normal(4096, 128), normal(4096, 128) + 1, normal(4096, 128) - 1],
+        ),
+        "cross_entropy, 512 of 10,000": Part(
+            lambda L, x, y: L.nn.functional.cross_entropy(x, y), [normal(512, 10_000)],
+            [whole(10_000, 512)],
+        ),
+        "multi_margin_loss, 4096 of 100": Part(
+            lambda L, x, y: L.nn.functional.multi_margin_loss(x, y), [normal(4096, 100)],
+            [whole(100, 4096)],
+        ),
+        "kl_div, 1000 by 1000": Part(
+            lambda L, x, y: L.nn.functional.kl_div(x, y, reduction="batchmean"), [normal(1000, 1000)],
+            [between(0, 1, 1000, 1000)],
+        ),
+        "smooth_l1_loss, 1000 by 1000": Part(
+            lambda L, x, y: L.nn.functional.smooth_l1_loss(x, y), [normal(1000, 1000)],
+            [normal(1000, 1000) + 1],
+        ),
+    }  # fmt: skip
+
+
+def bags() -> dict[str, Part]:
+    return {
+        f"embedding_bag, {mode}, 1024 bags of 20 of 64": Part(
+            lambda L, w, k, mode=mode: L.nn.functional.embedding_bag(k, w, mode=mode),
+            [normal(10_000, 64)], [whole(10_000, 1024, 20)],
+        )
+        for mode in ("sum", "mean", "max")
+    }  # fmt: skip
+
+
+def epochs() -> dict[str, Part]:
+    def epoch(L: Any, x: Any, y: Any, **options: Any) -> int:
+        data = L.utils.data
+        loader = data.DataLoader(data.TensorDataset(x, y), batch_size=64, **options)
+        return sum(len(a) for a, _ in loader)
+
+    given = [normal(10_000, 20), whole(10, 10_000)]
+    return {
+        "an epoch of 10,000 rows, in order": Part(epoch, [], given, is_epoch=True),
+        "an epoch of 10,000 rows, shuffled": Part(
+            lambda L, x, y: epoch(L, x, y, shuffle=True), [], given, is_epoch=True
+        ),
+    }
+
+
+def parts() -> dict[str, Part]:
+    return {**distances(), **distributions(), **losses(), **bags(), **epochs()}
+
+
+def calls_of(library: Any, part: Part) -> dict[str, Callable[[], Any]]:
+    """A part in one library: alone, and with the gradients of its leaves."""
+    others = [library.tensor(a) for a in part.others]
+    plain = [library.tensor(a) for a in part.leaves]
+    leaves = [library.tensor(a, requires_grad=True) for a in part.leaves]
+
+    def forward() -> Any:
+        made = part.call(library, *plain, *others)
+        return made if part.is_epoch else [made.numpy()]
+
+    def with_gradients() -> Any:
+        out = part.call(library, *leaves, *others)
+        return [g.numpy() for g in library.autograd.grad((out * out).sum(), leaves)]
+
+    if part.is_epoch or (part.draws and not part.call(library, *leaves).requires_grad):
+        return {"forward": forward}
+    return {"forward": forward, "with gradients": with_gradients}
+
+
+def measure(threads: int, pattern: str, seconds: float, turns: int) -> None:
+    """The process of one thread count: rows as JSON."""
+    limit_threads(threads)
+    import torch
+
+    import adjit
+
+    torch.set_num_threads(threads)
+    adjit.set_num_threads(threads)
+    found = []
+    for name, part in parts().items():
+        if not re.search(pattern, name):
+            continue
+        print(f"[threads {threads}] {name}", file=sys.stderr)
+        ours, theirs = calls_of(adjit, part), calls_of(torch, part)
+        passes = {}
+        for which in ours:
+            if not part.draws and not part.is_epoch:
+                for a, b in zip(ours[which](), theirs[which](), strict=True):
+                    assert np.abs(a - b).max() < 2e-3 * max(np.abs(b).max(), 1), name
+            both = {"adjit": ours[which], "PyTorch": theirs[which]}
+            passes[which] = time_calls(both, seconds, turns)
+        found.append({"name": name, "threads": threads, "passes": passes})
+    print(json.dumps(found))
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    lines = [
+        "| part | threads | " + " | ".join(f"{n}, us | PyTorch" for n in PASSES) + " |",
+        "|---|---" + "|--:" * 4 + "|",
+    ]
+    for row in found:
+        cells = []
+        for which in PASSES:
+            times = row["passes"].get(which)
+            if times is None:
+                cells += ["", ""]
+                continue
+            ours, theirs = times["adjit"], times["PyTorch"]
+            cells += [f"{ours * 1e6:.0f}", f"{theirs * 1e6:.0f} ({theirs / ours:.2f})"]
+        lines.append(f"| {row['name']} | {row['threads']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
+    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
+    parser.add_argument("--seconds", type=float, default=0.15, help="for each pass of a row")
+    parser.add_argument("--turns", type=int, default=3, help="at least, for each library")
+    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.process:
+        measure(options.process, options.rows, options.seconds, options.turns)
+        return
+    found: list[dict[str, Any]] = []
+    for threads in options.threads.split(","):
+        command = [sys.executable, str(Path(__file__)), f"--process={threads}"]
+        command += [f"--rows={options.rows}", f"--seconds={options.seconds}"]
+        command += [f"--turns={options.turns}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        found += json.loads(done.stdout.splitlines()[-1])
+    if not found:
+        parser.error(f"no row matches {options.rows!r}")
+    text = f"{machine.description()}\n\n`python bench/parts.py`\n\n{table(found)}"
+    print(text)
+    if not options.rows:
+        target = FOLDER / "results" / f"{machine.short_name()}-parts.md"
+        target.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
