@@ -46,7 +46,7 @@ def fan(torch: Any, x: Any, w: Any, nodes: int) -> Any:
 
 def net(torch: Any, x: Any, w: Any, nodes: int) -> Any:
     """Values are made of two others, the last one and one of the last eight."""
-    values = [x, w]
+    values = [w, x]
     for k in range(nodes // 3):
         values.append((values[-1] + values[-1 - k % min(8, len(values))]).sin() * 0.5)
         del values[:-8]

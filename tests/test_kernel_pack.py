@@ -267,10 +267,10 @@ def test_fastpath_keys_are_those_of_every_process():
     } == there  # here are those that were asked for later, too
 
 
-@pytest.mark.parametrize("name", ["elementwise", "operations", "networks"])
+@pytest.mark.parametrize("name", ["elementwise", "operations", "networks", "sciences"])
 def test_there_are_ordinary_programs(name):
     """They run while a pack is made; here one of each file does, the shortest."""
     found = importlib.import_module(f"adjit.packing.{name}").PROGRAMS
     assert len(found) >= 9
-    shortest = {"elementwise": 3, "operations": 11, "networks": 7}[name]
+    shortest = {"elementwise": 3, "operations": 11, "networks": 7, "sciences": 10}[name]
     found[shortest]()
