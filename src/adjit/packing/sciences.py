@@ -23,29 +23,27 @@ def distances(kind: Any) -> None:
     """What depends on differences between all pairs of points: forces, clusters, kernels of a process."""
     for dim in (1, 2, 3, 4):
         first, second = drawn(16, dim, kind=kind), drawn(5, dim, kind=kind)
-        for apart in (
-            lambda a, b: a[:, None] - b[None],
-            lambda a, b: b[None] - a[:, None],
-            lambda a, b: a.unsqueeze(1) - b.unsqueeze(0),
-        ):
-            for squared in (lambda d: d * d, lambda d: d**2):
-                squares = squared(apart(first, second)).sum(-1)
+        here, there = first.unsqueeze(1), second.unsqueeze(0)
+        for apart in (here - there, there - here):
+            for squared in (apart * apart, apart**2):
+                squares = squared.sum(-1)
                 chances = torch.softmax(-squares, 1)
                 settled((chances * squares).sum(1).mean(), first, second)
                 settled(torch.exp(-0.5 * squares / 0.3).sum(), first, second)
-        places, speeds = first, torch.zeros(16, dim, dtype=kind)
-        masses = drawn(16, kind=kind).abs() + 1
-        for _ in range(2):
-            apart = places[None] - places[:, None]
-            squares = (apart * apart).sum(-1, keepdim=True) + 0.01
-            for force in (
-                apart / squares**1.5,
-                apart * squares**-1.5,
-                masses[None, :, None] * apart,
-            ):
-                speeds = speeds + 0.001 * force.sum(1)
-            places = places + 0.001 * speeds
-        settled((places**2).sum(), first)
+        masses = drawn(16, kind=kind)
+        forces: list[Callable[[Any, Any], Any]] = [
+            lambda apart, squares: apart / squares**1.5,
+            lambda apart, squares: apart * squares**-1.5,
+            lambda apart, squares, m=masses: m[None, :, None] * apart / squares.sqrt(),  # type: ignore[misc]
+        ]
+        for force in forces:
+            places, speeds = first, torch.zeros_like(first)
+            for _ in range(2):
+                apart = places[None] - places[:, None]
+                squares = (apart * apart).sum(-1, keepdim=True) + 0.01
+                speeds = speeds + 0.001 * force(apart, squares).sum(1)
+                places = places + 0.001 * speeds
+            settled((places**2).sum(), first)
 
 
 def grids(kind: Any) -> None:
@@ -132,14 +130,14 @@ def tables() -> None:
         lambda a, b: (a.unsqueeze(1) * b).sum(-1),
         lambda a, b: torch.bmm(b, a.unsqueeze(2)).squeeze(2),
     ):
-        model = nn.ModuleList([nn.Embedding(50, 8), nn.Embedding(50, 8), nn.Embedding(50, 1)])
+        model = nn.ModuleList([nn.Embedding(50, 16), nn.Embedding(50, 16), nn.Embedding(50, 1)])
 
         def loss_of(model: Any, scored: Any = scored) -> Any:
             scores = scored(model[0](inner), model[1](outer)) + model[2](outer).squeeze(-1)
             return -F.logsigmoid(scores[:, 0]).mean() - F.logsigmoid(-scores[:, 1:]).mean()
 
         trained(model, loss_of)
-    model = nn.ModuleList([nn.Embedding(50, 8), nn.Embedding(50, 8)])
+    model = nn.ModuleList([nn.Embedding(50, 16), nn.Embedding(50, 16)])
     trained(model, lambda m: F.mse_loss((m[0](inner) * m[1](inner)).sum(1), torch.rand(16)))
 
 
@@ -177,9 +175,9 @@ def denoising() -> None:
         def loss_of(model: Any) -> Any:
             first = model[0]((1 - level).sqrt() * clean + level.sqrt() * noise)
             second = model[1](F.max_pool2d(first, 2)) + model[4](level.view(2, 1))[:, :, None, None]
-            for wide in (F.interpolate(second, scale_factor=2, mode="nearest"), model[5](second)):
-                out = model[3](model[2](torch.cat([first, wide], 1)))
-            return F.mse_loss(out, noise) + wide.mean()
+            wider = F.interpolate(second, scale_factor=2, mode="nearest"), model[5](second)
+            ends = (model[3](model[2](torch.cat([first, wide], 1))) for wide in wider)
+            return sum(F.mse_loss(end, noise) for end in ends)
 
         trained(model, loss_of)
 
@@ -210,11 +208,11 @@ def bottlenecks() -> None:
 
 
 def readers() -> None:
-    """Recurrent layers whose last output is looked at, in usual widths, and of several layers."""
+    """Recurrent layers whose last output is looked at, also several of them."""
+    x, y = torch.randn(4, 6, 8), torch.randn(4, 1)
     for kind, layers in product((nn.LSTM, nn.GRU, nn.RNN), (1, 2)):
         model = nn.ModuleList([kind(8, 16, layers, batch_first=True), nn.Linear(16, 1)])
-        x, y = torch.randn(4, 6, 8), torch.randn(4, 1)
-        trained(model, lambda model, x=x, y=y: F.mse_loss(model[1](model[0](x)[0][:, -1]), y))
+        trained(model, lambda model: F.mse_loss(model[1](model[0](x)[0][:, -1]), y))
 
 
 def tracking(kind: Any) -> None:
