@@ -306,50 +306,7 @@ def test_a_script_measures_a_row(script: str, row: str, more: list[str]) -> None
     assert sum(line.startswith("|") for line in done.stdout.splitlines()) > 2
 
 
-# ----- pytest-benchmark -----
-
-
-def benchmarked(folder: Path, *arguments: str) -> str:
-    """What pytest prints of a row in adjit and PyTorch."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        str(BENCH),
-        "--benchmark-only",
-        "-p",
-        "no:cacheprovider",
-    ]
-    command += ["-k", "row and Adam and 64x64 and (adjit or PyTorch) and not compile", *arguments]
-    command += [
-        f"--benchmark-storage=file://{folder}",
-        "--benchmark-max-time=0.01",
-        "--benchmark-min-rounds=2",
-    ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=250, cwd=BENCH.parent
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_rows_are_benchmarks_of_pytest(tmp_path: Path) -> None:
-    """Groups, names, JSON and comparisons are those that its users expect."""
-    pytest.importorskip("pytest_benchmark")
-    pytest.importorskip("torch")
-    path = tmp_path / "found.json"
-    benchmarked(tmp_path, f"--benchmark-json={path}", "--benchmark-save=before")
-    found = json.loads(path.read_text())
-    assert {one["group"] for one in found["benchmarks"]} == {"Adam step, 100 parameters of 64x64"}
-    assert [one["name"] for one in found["benchmarks"]] == [
-        f"test_row[Adam step, 100 parameters of 64x64-{name}]" for name in ("adjit", "PyTorch")
-    ]
-    assert [one["extra_info"]["library"] for one in found["benchmarks"]] == ["adjit", "PyTorch"]
-    assert "kernels for " in found["machine_info"]["description"]
-    assert found["machine_info"]["versions"]["adjit"] == adjit.__version__
-    again = benchmarked(tmp_path, "--benchmark-compare=0001")
-    assert "(NOW" in again
-    assert "(0001_before" in again
+# ----- the short form -----
 
 
 def test_the_short_form_stops_when_its_time_is_up(
