@@ -8,6 +8,7 @@ WORKERS ?= 2
 PROGRAMS ?= 1000
 SEED ?= 0
 SETTINGS ?=
+QUICK ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-cnn test fuzz a-gpu test-gpu check-gpu lint bench notebooks clean
@@ -20,7 +21,7 @@ help:
 	@echo "make test-gpu   on a GPU: its tests, then the benchmark table (CUDA=cuda12 for a driver of CUDA 12)"
 	@echo "make check-gpu  on a GPU: its tests under NVIDIA's compute-sanitizer"
 	@echo "make lint       ruff and mypy"
-	@echo "make bench      the benchmark table, beside PyTorch, JAX and autograd"
+	@echo "make bench      the benchmark table, beside PyTorch, JAX and autograd (QUICK=1: programs beside PyTorch, 3 minutes)"
 	@echo "make notebooks  run the notebooks in place"
 	@echo "make clean      remove the virtual environment and everything generated"
 
@@ -68,7 +69,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-bench
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py $(if $(filter 1,$(QUICK)),--short)
 
 notebooks: $(VENV)/.installed-notebooks
 	$(BIN)/python notebooks/run.py

@@ -24,6 +24,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
+from first_programs import SCIENCE, adam_step
+
 
 def small(torch: Any) -> Any:
     """A function of a few numbers, as in the first lines of a manual."""
@@ -31,15 +33,6 @@ def small(torch: Any) -> Any:
     loss = (torch.sin(x) * x + torch.exp(-x)).sum()
     loss.backward()
     return loss, x.grad
-
-
-def stepped(torch: Any, model: Any, loss: Any) -> Any:
-    """A step of Adam: the loss, and a gradient."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss, next(model.parameters()).grad
 
 
 def pinn(torch: Any) -> Any:
@@ -52,7 +45,7 @@ def pinn(torch: Any) -> Any:
     u = model(x)
     (du,) = torch.autograd.grad(u.sum(), x, create_graph=True)
     (ddu,) = torch.autograd.grad(du.sum(), x, create_graph=True)
-    return stepped(
+    return adam_step(
         torch, model, ((ddu + u) ** 2).mean() + (model(torch.zeros(1, 1)) - 1).pow(2).mean()
     )
 
@@ -80,7 +73,7 @@ def vae(torch: Any) -> Any:
     model, x = VAE(), torch.rand(128, 784)
     made, mean, logvar = model(x)
     rest = -0.5 * torch.sum(1 + logvar - mean.pow(2) - logvar.exp())
-    return stepped(torch, model, F.binary_cross_entropy(made, x, reduction="sum") + rest)
+    return adam_step(torch, model, F.binary_cross_entropy(made, x, reduction="sum") + rest)
 
 
 def mingpt(torch: Any) -> Any:
@@ -123,7 +116,7 @@ def mingpt(torch: Any) -> Any:
 
     model, text = GPT(), torch.randint(words, (8, block + 1))
     logits = model(text[:, :-1])
-    return stepped(torch, model, F.cross_entropy(logits.view(-1, words), text[:, 1:].reshape(-1)))
+    return adam_step(torch, model, F.cross_entropy(logits.view(-1, words), text[:, 1:].reshape(-1)))
 
 
 def resnet(torch: Any) -> Any:
@@ -141,6 +134,7 @@ def resnet(torch: Any) -> Any:
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "small": small, "PINN": pinn, "VAE": vae, "minGPT": mingpt, "ResNet-18": resnet,
+    **SCIENCE,
 }  # fmt: skip
 
 

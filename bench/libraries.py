@@ -247,3 +247,9 @@ def installed(device: str = "cpu") -> dict[str, type[Library]]:
         for name, library in LIBRARIES.items()
         if library.installed() and library.reaches(device)
     }
+
+
+def versions(device: str = "cpu") -> dict[str, str]:
+    """Those of the libraries that are installed, by their names."""
+    present = installed(device).items()
+    return {name: library.version() for name, library in present if not library.captures}

@@ -47,13 +47,21 @@ def short_name() -> str:
     return f"{architecture()}-{usable_cores()}core"
 
 
+def level() -> str:
+    """What adjit's kernels may use: all of the processor, or no more than a level of x86-64."""
+    from adjit.kernels.language.processor import CHOSEN
+
+    return CHOSEN.level
+
+
 def description() -> str:
-    """One line: processor, cores, system, Python."""
+    """One line: processor, level of the kernels, cores, system, Python."""
     info = _cpuinfo()
     brand = info.get("model name") or platform.processor() or platform.machine()
     widest = next((w for w in ("avx512f", "avx2") if w in info.get("flags", "").split()), "")
     parts = [
         f"{brand} ({', '.join(filter(None, (architecture(), widest)))})",
+        f"kernels for {level()}",
         f"{usable_cores()} cores",
         f"{platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}",

@@ -1,12 +1,14 @@
 """The benchmark table: adjit beside NumPy, PyTorch, JAX and autograd, all in one run.
 
-    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick] [--mean] [--device cuda]
+    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick] [--short] [--mean] [--device cuda]
 
 Each thread count has two processes, which are kept to that many cores; in them the libraries take
 turns, and the shortest sample counts. Rows on which the libraries disagree are not timed and fail
 the run. A full run is written to bench/results/, a quick one beside it under its own name; a run
-of chosen rows is only printed. On a GPU the same rows run there, and others that tell how near its
-limits they come; rows that need a process of their own are about the CPU and left out.
+of chosen rows is only printed. `--short` takes three minutes and is only printed: programs and views,
+with as many threads as there may be, adjit beside PyTorch alone; rows it does not come to are counted.
+On a GPU the same rows run there, and others that tell how near its limits they come; rows that need a
+process of their own are about the CPU and left out.
 """
 
 from __future__ import annotations
@@ -40,6 +42,12 @@ QUICK = {
 }  # fmt: skip
 
 
+SHORT = {
+    "seconds": 0.05, "turns": 2, "processes": 1, "libraries": "adjit,adjit.compile,PyTorch", "budget": 150,
+}  # fmt: skip
+SHORT_ROWS = "^(programs|views)"
+
+
 def time_rows(
     threads: int, pattern: str, effort: dict[str, Any], device: str
 ) -> list[dict[str, Any]]:
@@ -49,6 +57,8 @@ def time_rows(
     command.append(f"--device={device}")
     command += [f"--rows={pattern}", f"--seconds={effort['seconds']}", f"--turns={effort['turns']}"]
     command += ["--mean"] if effort["mean"] else []
+    for name in ("libraries", "budget"):
+        command += [f"--{name}={effort[name]}"] if name in effort else []
     rows: list[dict[str, Any]] = []
     for _ in range(effort["processes"]):
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -132,35 +142,38 @@ def main() -> int:
     parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
     parser.add_argument("--quick", action="store_true", help="a rough table in less time")
     parser.add_argument(
+        "--short", action="store_true", help="programs beside PyTorch, in 3 minutes"
+    )
+    parser.add_argument(
         "--mean", action="store_true", help="means instead of the shortest times; only printed"
     )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
     if options.device == "cuda" and (reason := machine.no_gpu()):
         parser.error(f"there is no GPU to measure on: {reason}")
-    effort = (QUICK if options.quick else FULL) | {"mean": options.mean}
+    effort = SHORT if options.short else QUICK if options.quick else FULL
+    effort = effort | {"mean": options.mean}
+    rows_asked = options.rows or (SHORT_ROWS if options.short else "")
     cores = machine.usable_cores()
     asked = sorted({int(count) for count in options.threads.split(",")})
     if options.device == "cuda":
         asked = [min(MOST_THREADS_BESIDE_A_GPU, cores)]
-    counts = [count for count in asked if count <= cores]
+    counts = [count for count in asked if count <= cores][-1 if options.short else 0 :]
     if not counts:
         parser.error(f"this process may use {cores} core(s), --threads asks for {options.threads}")
 
-    present = libraries.installed(options.device).items()
-    versions = {name: library.version() for name, library in present if not library.captures}
-    rows = [
-        row for count in counts for row in time_rows(count, options.rows, effort, options.device)
-    ]
-    if options.device == "cpu":
-        rows += measure_fresh(options.rows, counts[-1], effort)
     description, name = machine.description(), machine.short_name()
     if options.device == "cuda":
         description, name = f"{machine.gpu_description()}; {description}", machine.gpu_short_name()
+    versions = libraries.versions(options.device)
+    print(description, versions, sep="\n", file=sys.stderr)
+    rows = [row for count in counts for row in time_rows(count, rows_asked, effort, options.device)]
+    if options.device == "cpu" and not options.short:
+        rows += measure_fresh(rows_asked, counts[-1], effort)
     report = {"machine": description, "versions": versions, "rows": rows}
     text = markdown(report)
     print(text)
-    if not (options.rows or options.mean):
+    if not (options.rows or options.mean or options.short):
         target = FOLDER / "results" / (name + ("-quick" if options.quick else ""))
         target.parent.mkdir(exist_ok=True)
         target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")

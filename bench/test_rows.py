@@ -1,6 +1,8 @@
 """The rows under pytest-benchmark, grouped by row: `pytest bench --benchmark-only -k softplus`.
 
-All libraries use the cores that the process may use; `taskset -c 0 pytest bench` times one thread.
+All libraries use the cores that the process may use; `taskset -c 0 pytest bench` times one thread. A test is
+named `test_row[ROW-LIBRARY]`; what pytest-benchmark knows (`--benchmark-json`, `--benchmark-autosave`,
+`--benchmark-compare`, `--benchmark-group-by`) works as elsewhere, and `-k "ROW and adjit"` chooses.
 """
 
 from __future__ import annotations
@@ -35,5 +37,9 @@ CASES = [
 @pytest.mark.parametrize(("row", "name"), CASES)
 def test_row(benchmark: Any, row: Row, name: str) -> None:
     benchmark.group = row.name
-    benchmark.extra_info["operations"] = row.operations
-    benchmark(row.prepare(load(name)))
+    benchmark.extra_info |= {"operations": row.operations, "library": name, "part": row.group}
+    library = load(name)
+    call = row.prepare(library)
+    library.warm_up(call)  # until nothing is compiled any more
+    benchmark(call)
+    library.forget()

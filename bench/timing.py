@@ -165,7 +165,11 @@ def main() -> None:
     parser.add_argument("--mean", action="store_true")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--libraries", default="", help="their names; all that are installed")
+    parser.add_argument(
+        "--budget", type=float, default=inf, help="seconds, after which no row begins"
+    )
     options = parser.parse_args()
+    ends = perf_counter() + options.budget
     limit_threads(options.threads)
 
     import libraries as known
@@ -191,6 +195,10 @@ def main() -> None:
     )  # fmt: skip
     results = []
     for k, row in enumerate(chosen, 1):
+        if perf_counter() > ends:
+            left = len(chosen) - k + 1
+            print(f"time is up: {left} of {len(chosen)} rows were not timed", file=sys.stderr)
+            break
         print(f"[threads {options.threads}, row {k} of {len(chosen)}] {row.name}", file=sys.stderr)
         cells = time_row(row, libraries, time)
         for library in libraries.values():

@@ -280,14 +280,21 @@ def test_import_compiles_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "enabled"), [("pass", True), ("gc.disable()", False), ("gc.freeze()", True)]
+    ("before", "enabled", "frozen"),
+    [
+        ("pass", True, "many"),
+        ("gc.disable()", False, "as many"),
+        ("gc.freeze(); x = [[] for _ in range(2000)]; gc.freeze()", True, "as many"),
+        ("x = [[] for _ in range(100_000)]", True, "as many"),
+    ],
 )
-def test_import_leaves_the_collector_as_it_was(before, enabled):
-    # Python 3.12 begins with frozen objects.
-    code = f"import gc; {before}; frozen = gc.get_freeze_count() > 0; import adjit; "
-    code += "print(gc.isenabled(), (gc.get_freeze_count() > 0) == frozen)"
+def test_import_leaves_the_collector_as_it_was(before, enabled, frozen):
+    """But for what it has made itself, unless a program decides what is frozen or has much of its own."""
+    code = f"import gc; {before}; before = gc.get_freeze_count(); import adjit; "
+    code += "made = gc.get_freeze_count() - before; "
+    code += "print(gc.isenabled(), 'many' if made > 30_000 else 'as many')"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == f"{enabled} True"
+    assert found.stdout.strip() == f"{enabled} {frozen}"
 
 
 def test_an_installation_has_all_packages():

@@ -305,3 +305,46 @@ def test_a_script_measures_a_row(script: str, row: str, more: list[str]) -> None
     )
     assert done.returncode == 0, done.stderr
     assert sum(line.startswith("|") for line in done.stdout.splitlines()) > 2
+
+
+# ----- the short form -----
+
+
+def test_the_short_form_stops_when_its_time_is_up(
+    bench: dict[str, ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    timing = bench["timing"]
+    monkeypatch.setattr(timing, "limit_threads", lambda threads: None)
+    arguments = [
+        "--threads=1",
+        "--rows=programs",
+        "--seconds=0.01",
+        "--turns=1",
+        "--libraries=adjit",
+    ]
+    monkeypatch.setattr("sys.argv", ["timing.py", *arguments, "--budget=0"])
+    timing.main()
+    told = capsys.readouterr()
+    assert json.loads(told.out) == []
+    assert re.search(r"^time is up: (\d+) of \1 rows were not timed$", told.err, re.MULTILINE), (
+        told.err
+    )
+
+
+def test_the_short_form_asks_for_programs_beside_pytorch(
+    bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **options: Any) -> Any:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, stdout="[]\n")
+
+    monkeypatch.setattr(bench["run"].subprocess, "run", run)
+    monkeypatch.setattr("sys.argv", ["run.py", "--short"])
+    assert bench["run"].main() == 0
+    (command,) = asked
+    assert {"--rows=^(programs|views)", "--budget=150"} <= {*command}
+    assert "--libraries=adjit,adjit.compile,PyTorch" in command

@@ -353,3 +353,25 @@ def test_modules_are_not_asked_what_they_refer_to():
     loop.close()
     for _ in range(3):
         gc.collect()
+
+
+@hides
+def test_all_is_looked_at_rarely_but_whenever_somebody_asks(monkeypatch):
+    looks = []
+    monkeypatch.setattr(cycles, "_bring_back", lambda: looks.append(time.sleep(1e-4)))
+    monkeypatch.setattr(cycles, "next_look", 0.0)
+    gc.collect()
+    gc.collect()
+    assert len(looks) == 2
+    monkeypatch.setattr(cycles, "next_look", float("inf"))
+    gc.collect()
+    assert len(looks) == 3
+    monkeypatch.setattr(gc, "get_count", lambda: (701, 0, 11))  # as when it is made by itself
+    monkeypatch.setattr(gc, "get_threshold", lambda: (700, 10, 10))
+    monkeypatch.setattr(cycles, "next_look", float("inf"))
+    gc.collect()
+    assert len(looks) == 3
+    monkeypatch.setattr(cycles, "next_look", 0.0)
+    gc.collect()
+    assert len(looks) == 4
+    assert cycles.next_look > time.perf_counter() + 40e-4

@@ -89,6 +89,14 @@ def test_another_process_compiles_nothing_and_has_the_same_bits(made, without, t
     assert bits == without[2]
 
 
+@pytest.mark.skipif(LEVEL == processor.NATIVE, reason="packs of levels of x86-64")
+def test_another_model_of_the_same_level_compiles_nothing(made, without, tmp_path):
+    features = ",".join(f"+{feature}" for feature in processor.features_of(LEVEL))
+    model = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell"}.get(LEVEL, "nehalem")
+    other = {"NUMBA_CPU_NAME": model, "NUMBA_CPU_FEATURES": features}
+    assert ran(tmp_path, ADJIT_KERNEL_PACK=str(made), **other) == [LEVEL, "0", without[2]]
+
+
 def test_only_a_pack_of_the_highest_level_decides(monkeypatch):
     def usual(found, *packed):
         monkeypatch.setattr(processor.levels, "has_kernels", packed.__contains__)
@@ -267,10 +275,10 @@ def test_fastpath_keys_are_those_of_every_process():
     } == there  # here are those that were asked for later, too
 
 
-@pytest.mark.parametrize("name", ["elementwise", "operations", "networks"])
+@pytest.mark.parametrize("name", ["elementwise", "operations", "networks", "sciences"])
 def test_there_are_ordinary_programs(name):
     """They run while a pack is made; here one of each file does, the shortest."""
     found = importlib.import_module(f"adjit.packing.{name}").PROGRAMS
     assert len(found) >= 9
-    shortest = {"elementwise": 3, "operations": 11, "networks": 7}[name]
+    shortest = {"elementwise": 3, "operations": 11, "networks": 7, "sciences": 10}[name]
     found[shortest]()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from . import distributed, distributions, func, library, multiprocessing, scipy, user_kernels
     from .user_kernels import elementwise, kernel, value_and_grad
 
-_collecting = gc.isenabled()
+_collecting, _objects_before = gc.isenabled(), len(gc.get_objects())
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
 try:
     from . import config
@@ -72,6 +72,7 @@ try:
         sparse_csr,
         strided,
     )
+    from .graph import cycles as _cycles
     from .graph.export import namespace as _namespace
     from .printing import get_printoptions, printoptions, set_printoptions
     from .schedule import forks as _forks  # registers what a fork waits for
@@ -150,9 +151,7 @@ try:
     from .version import __version__
 finally:
     if _collecting:
-        if not gc.get_freeze_count():
-            gc.freeze()  # with the next line: all that there is counts as old, which takes no look at it
-            gc.unfreeze()
+        _cycles.declare_old(_objects_before)
         gc.enable()
 
 newaxis = None

@@ -18,6 +18,7 @@ import ctypes
 import functools
 import gc
 from collections.abc import Callable
+from time import perf_counter
 from types import ModuleType
 from typing import NamedTuple
 
@@ -26,13 +27,38 @@ from . import record
 from .node import GradNode, View, attached
 
 FULL = 2  # the generation of full collections
+MOST_FROZEN = 100_000  # objects from before an import, of which a program's own would be few
+FROZEN_BY_PYTHON = 1000  # objects that Python 3.12 begins with
+REST = 50  # between two looks at all objects, in the time of the last one
 AT_ONCE = 1 << 12  # objects; those behind all that there are would take 10 MiB
 
 
 def bring_back(phase: str, info: dict[str, int]) -> None:
-    """Before a full collection, have the collector track what it could not see of graphs."""
+    """Before a full collection, have the collector track what it could not see of graphs: always if
+    somebody asks for one, otherwise so rarely that it takes two hundredths of the time."""
+    global next_look
     if phase != "start" or info["generation"] < FULL or not _tracking.is_loaded:
         return
+    began = perf_counter()
+    if began < next_look and not is_asked_for():
+        return
+    _bring_back()
+    ended = perf_counter()
+    next_look = ended + REST * (ended - began)
+
+
+next_look = 0.0  # when the collector sees all again, by itself
+
+
+def is_asked_for() -> bool:
+    """Whether a full collection that begins was asked for: by itself the collector makes one when new objects
+    are many and it has gone through the middle generation some times."""
+    (new, _, times), (many, _, some) = gc.get_count(), gc.get_threshold()
+    return new <= many or times <= some
+
+
+def _bring_back() -> None:
+    """Have the collector track what it could not see of graphs."""
     seen = tracked()
     kinds: set[type] = {View, *record.tensor_classes, *_classes(GradNode)}
     graph = [o for o in seen if type(o) in kinds]
@@ -109,6 +135,22 @@ def _classes(cls: type) -> set[type]:
 def _tracker() -> Callable[[object], None]:
     """What has the collector track an object that it does not."""
     return ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyObject_GC_Track", ctypes.pythonapi))
+
+
+def declare_old(before: int) -> None:
+    """Have the collector leave alone what an import has made, `before` which there were so many objects.
+
+    It makes a hundred thousand that stay, and a full collection would go through them in 70 ms, and
+    `bring_back` in as many. They are frozen with what was there before; if that was much, some of it is
+    the program's own and may become garbage: then all are only declared old, which takes no look at them.
+    """
+    frozen = gc.get_freeze_count()
+    if before > MOST_FROZEN:
+        if not frozen:
+            gc.freeze()
+            gc.unfreeze()
+    elif frozen <= FROZEN_BY_PYTHON:  # otherwise the program decides
+        gc.freeze()
 
 
 def watch() -> None:

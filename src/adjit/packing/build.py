@@ -32,7 +32,7 @@ def _file(name: str, settings: dict[str, str]) -> ProgramRun:
 # First steps run operation by operation, the third ones by plans, whose kernels are fused.
 ORDINARY = (
     _file("networks", FUSED), _file("elementwise", SINGLE), _file("operations", SINGLE),
-    _file("networks", SINGLE), _file("fastpath", SINGLE),
+    _file("networks", SINGLE), _file("sciences", SINGLE), _file("fastpath", SINGLE),
 )  # fmt: skip
 
 

@@ -23,6 +23,12 @@ PAIRS = [
     *((other, SHAPE) for other in (ROW, COLUMN, ONE)), (COLUMN, (1, 6)),
     (PLANE, (3, 1, 6)), (PLANE, (3, 4, 1)), (PLANE, (3, 1, 1)), ((3, 1, 6), (1, 4, 6)),
 ]  # fmt: skip
+LARGE_PAIRS = [
+    *(((64, 80), other) for other in ((64, 80), (80,), (64, 1), ())), ((64, 1), (64, 80)),
+    *(((16, 20, 32), other) for other in ((16, 20, 32), (16, 1, 32), (16, 20, 1), (16, 1, 1), (20, 1))),
+    ((16, 1, 32), (16, 20, 32)),
+    *(((64, 64, width), (64, 64, other)) for width in (2, 3, 4) for other in (width, 1)),
+]  # fmt: skip
 # Few programs begin with these, and their code is long.
 RARE = {
     "zeta", "polygamma", "trigamma", "digamma", "lgamma", "erfinv", "nan_to_num", "ldexp", "logaddexp2",
@@ -98,6 +104,25 @@ def broadcast(kind: Any) -> None:
     for name, (first, second) in product(CORE, PAIRS):
         for needed in (True, False):
             run(registry[name], made(first, kind), made(second, kind, needed))
+
+
+def both_gradients(kind: Any) -> None:
+    """Gradients of both operands at once: one kernel makes them where tensors are not small."""
+    for op in list(registry.values()):
+        if (
+            isinstance(op, Elementwise)
+            and op.arity == 2
+            and op.name not in RARE
+            and takes(op, kind)
+        ):
+            run(op, made((64, 80), kind), made((64, 80), kind))
+    for name, (first, second) in product(("mul", "div"), LARGE_PAIRS):
+        x, y = made(first, kind), made(second, kind)
+        run(registry[name], x, y)
+        for dim in range(len(first)):  # the gradient of a sum is spread along its axis
+            out = registry[name](x, y).sum(dim)
+            for found in torch.autograd.grad(out, (x, y), torch.full_like(out, 0.5)):
+                found.tolist()
 
 
 def choices(kind: Any) -> None:
@@ -176,6 +201,7 @@ PROGRAMS: list[Callable[[], None]] = [
     *(partial(of_ops, kind) for kind in FLOATS),
     partial(of_ops, torch.int64, OF_WHOLE_NUMBERS), partial(of_ops, torch.bool, OF_TRUTH),
     *(partial(broadcast, kind) for kind in FLOATS),
+    *(partial(both_gradients, kind) for kind in FLOATS),
     *(partial(choices, kind) for kind in FLOATS),
     *(partial(with_numbers, kind) for kind in (*FLOATS, torch.int64)),
     *(partial(strided, kind) for kind in FLOATS),
