@@ -1488,7 +1488,10 @@ def test_methods_of_parents_are_captured_and_guarded(monkeypatch):
 
 
 def test_functional_call_is_captured_and_guarded(monkeypatch):
-    count, call = replays_in(monkeypatch), T.func.functional_call  # which is imported at its first use
+    count, call = (
+        replays_in(monkeypatch),
+        T.func.functional_call,
+    )  # which is imported at its first use
     inner = Scaled()
     model = nn.Sequential(inner, nn.ReLU())
     given = {"0.weight": T.tensor([1.0, -1.0, 2.0], requires_grad=True)}

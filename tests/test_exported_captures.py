@@ -254,6 +254,30 @@ def test_who_looks_there_sees_what_was_written(make: Any) -> None:
     in_both_ways(program)
 
 
+def test_what_cannot_be_computed_leaves_memory_in_its_place() -> None:
+    """A bad index is found after a write, or before one; arrays show what tensors have."""
+    for is_late in (False, True):
+        w, v = numbers(4).requires_grad_(), numbers(4)
+        arrays = [t.detach().numpy() for t in (w, v)]
+
+        @T.compile
+        def step(x: Any, rows: Any, is_late: bool = is_late, w: Any = w, v: Any = v) -> Any:
+            written(w, x if is_late else x[rows])
+            v.add_(x[rows])
+            return v * 2
+
+        for k in range(CALLS):
+            rows = T.tensor([0, 1, 2, 9 if k in (1, 6) else 3])
+            if k in (1, 6):
+                with pytest.raises(IndexError):
+                    step(numbers(4, seed=k), rows).tolist()
+            else:
+                step(numbers(4, seed=k), rows).tolist()
+            for t, array in zip((w, v), arrays, strict=True):
+                assert t.tolist() == array.tolist()
+                assert t.data_ptr() == array.ctypes.data
+
+
 def test_an_argument_that_shows_what_is_written() -> None:
     def program(wrap: Any) -> Iterator[Any]:
         w = numbers(4).requires_grad_()

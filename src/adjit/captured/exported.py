@@ -17,7 +17,8 @@ import numpy as np
 
 from ..atomic import Changes, at_once, calling
 from ..devices import CPU
-from ..schedule.settle import settle
+from ..schedule.dispatch import Failed
+from ..schedule.settle import pending, settle
 from ..storage import BorrowedMemory, Storage
 
 Interval = tuple[int, int]  # addresses
@@ -58,15 +59,33 @@ class Exported:
         return meet(here, [interval_of(*pair) for pair in self.homes.items()])
 
     def bring_home(self) -> None:
-        """Run what is recorded, and put what was written where others look."""
+        """Run what is recorded, and put what was written where others look.
+
+        Where that could not be computed, the elements are as they were.
+        """
         if not self.homes:
             return
-        settle(everything=True)
         homes, self.homes = self.homes, {}
+        error: BaseException | None = None
+        for _ in range(len(pending) + 2):  # each time until a node fails
+            values = {storage: slot.__get__(storage) for storage in homes}
+            if all(v.recipe is None or isinstance(v.recipe, Failed) for v in values.values()):
+                break
+            try:
+                settle(everything=True)
+            except BaseException as found:  # the others are to be brought home first
+                error = error or found
         away = [
-            (storage, home) for storage, home in homes.items() if slot.__get__(storage) is not home
+            (storage, home)
+            for storage, home in homes.items()
+            if values[storage] is not home and values[storage].recipe is None
         ]
-        at_once(*copies(away, [slot.__get__(storage).address for storage, _ in away]))
+        at_once(
+            map(slot.__set__, homes, homes.values()),
+            *copies(away, [values[storage].address for storage, _ in away]),
+        )
+        if error is not None:
+            raise error
 
 
 slot: Any = Storage.__dict__["value"]
