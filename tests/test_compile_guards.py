@@ -12,6 +12,7 @@ import datetime
 import dis
 import enum
 import functools
+import gc
 import io
 import itertools
 import logging
@@ -1513,3 +1514,24 @@ def test_functional_call_is_captured_and_guarded(monkeypatch):
     model[1] = nn.Identity()
     for _ in range(3):
         assert step(T.ones(3)).tolist() == [5, 5, 5]
+
+
+def test_what_the_collector_calls_is_no_part_of_a_function(monkeypatch):
+    """JAX has such a function."""
+    count, seen = replays_in(monkeypatch), []
+
+    def called(phase, info):
+        seen.append(time.time())
+
+    step = T.compile(lambda x: (x * 2 + 1).sum())
+    before = gc.get_threshold()
+    gc.callbacks.append(called)
+    try:
+        gc.set_threshold(1)
+        for _ in range(6):
+            assert step(T.ones(3)).item() == 9
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(called)
+    assert seen
+    assert count[0] >= 3

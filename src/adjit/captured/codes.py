@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import gc
 import os
 import sys
 import sysconfig
@@ -152,6 +153,8 @@ class Run:
         kind = self._kinds.get(code)
         if kind is None:
             kind = kind_of(frame.f_globals.get("__name__") or "")
+            if any(getattr(called, "__code__", None) is code for called in gc.callbacks):
+                kind = OURS  # the collector calls it, at any time: it is no part of the function
             if kind is USER and is_of_python(frame):
                 kind = self._kind_of_caller(frame)  # others may call it too: it is not kept
             else:
