@@ -218,7 +218,7 @@ class AssignContext(NamedTuple):
     assignments: Mapping[Key, object]
     number_assignments: Mapping[Key, object]
     graded_assignments: Mapping[Key, object]
-    slices_op: Any  # of the backward nodes of those
+    slices_op: object  # of the backward nodes of those
 
 
 class FloodContext(NamedTuple):
@@ -324,7 +324,7 @@ def assigning(
     assignments: Mapping[Key, object],
     numbers: Mapping[Key, object],
     graded: Mapping[Key, object],
-    slices_op: Any,
+    slices_op: object,
     fallback: Fallback,
 ) -> Fallback:
     """The method `__setitem__`, given the one that makes views by keys, and how specs and numbers become
