@@ -10,6 +10,7 @@ from rates import BYTES, COPY
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 MIB = 1 << 20  # less than that is what the allocator happens to do
 OWN = ("adjit", "adjit.compile")
+PROGRAMS = ("programs", "applications")  # groups of rows that can be captured
 CAPTURE = {  # a column: ours, and those of whom the fastest counts
     "without capture: PyTorch": ("adjit", "PyTorch"),
     "with capture: the faster of JAX and torch.compile": ("adjit.compile", "JAX", "torch.compile"),
@@ -107,7 +108,7 @@ def mean_table(rows: list[dict[str, Any]], peers: list[str]) -> list[str]:
 def capture_table(rows: list[dict[str, Any]]) -> list[str]:
     """Like beside like: steps as they are written, and steps that are captured first."""
     lines = head(["geometric mean of ratios, programs", "threads", *CAPTURE], 1)
-    programs = [row for row in rows if row["group"] == "programs"]
+    programs = [row for row in rows if row["group"] in PROGRAMS]
     for threads in sorted({row["threads"] for row in programs}):
         cells = []
         for own, *peers in CAPTURE.values():
@@ -182,7 +183,7 @@ def markdown(report: dict[str, Any]) -> str:
         "\n".join(main_table(rows, columns)),
         "\n".join(mean_table(rows, peers)),
     ]
-    if any(row["group"] == "programs" for row in rows):
+    if any(row["group"] in PROGRAMS for row in rows):
         parts.append("\n".join(capture_table(rows)))
     if rated := [row for row in rows if "moves" in row]:
         parts.append("\n".join(rate_table(rated, columns_of(rated))))

@@ -12,6 +12,7 @@ from typing import Any
 
 import libraries
 import pytest
+from applications import APPLICATIONS
 from everyday import CALLS
 from func import TRANSFORMS
 from programs import PROGRAMS
@@ -28,7 +29,7 @@ def load(name: str) -> libraries.Library:
 
 CASES = [
     pytest.param(row, name, id=f"{row.name}-{name}")
-    for row in (*ROWS, *CALLS, *PROGRAMS, *VIEWS, *TRANSFORMS)
+    for row in (*ROWS, *CALLS, *PROGRAMS, *APPLICATIONS, *VIEWS, *TRANSFORMS)
     for name, library in INSTALLED.items()
     if row.runs_in(library) and not row.note(library)
 ]

@@ -173,6 +173,7 @@ def main() -> None:
     limit_threads(options.threads)
 
     import libraries as known
+    from applications import APPLICATIONS
     from everyday import CALLS
     from func import TRANSFORMS
     from programs import PROGRAMS
@@ -186,7 +187,8 @@ def main() -> None:
     for library in libraries.values():
         library.set_threads(options.threads)
     rows = (
-        *ROWS, *CALLS, *PROGRAMS, *VIEWS, *TRANSFORMS, *(RATES if options.device != "cpu" else ())
+        *ROWS, *CALLS, *PROGRAMS, *APPLICATIONS, *VIEWS, *TRANSFORMS,
+        *(RATES if options.device != "cpu" else ()),
     )  # fmt: skip
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     time = partial(

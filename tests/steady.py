@@ -131,11 +131,20 @@ def indexed():
     X.grad = None
 
 
+def written_with_history():
+    x, y = X * 2, T.zeros(3)
+    y[0] = x[0, 1] * 2
+    x[1:] = x[:-1] * 3
+    x[0, 0] = y[0]
+    (x.sum() + y.sum()).backward()
+    X.grad = None
+
+
 PROGRAMS = {
     f.__name__: f
     for f in (
-        recorded, unwatched, viewed, in_place, backward, backward_twice, hooked, custom, compiled,
-        compiled_backward, failing, refused, random, printed, indexed,
+        recorded, unwatched, viewed, in_place, written_with_history, backward, backward_twice, hooked, custom,
+        compiled, compiled_backward, failing, refused, random, printed, indexed,
     )
 } | {
     "SGD": trained(lambda p: T.optim.SGD(p, lr=1e-3, momentum=0.9)),

@@ -110,7 +110,7 @@ ANY_IN_GRAPH = {
     },
     "export": {"Function": "called with objects of the user's", "export": "a decorator of those"},
     "fastpath": {"Key": "of a table that only machine code looks into", "Fallback": "any function"},
-    "inplace": {"saved_value": "of the user's"},
+    "copy_slices": {"saved_value": "of the user's"},
     "launch": {"Kernel": "a function of the kernels room", "launch": "the arguments of `recipe_of`"},
     "node": {
         "Hook": "of the user's", "metadata": "of the user's", "saved_value": "of the user's",

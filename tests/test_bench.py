@@ -24,6 +24,7 @@ from adjit.distributed import is_mpi_available
 
 BENCH = Path(__file__).parent.parent / "bench"
 NAMES = (
+    "applications",
     "everyday",
     "func",
     "libraries",
@@ -46,7 +47,13 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) -> None:
-    programs = (*bench["programs"].PROGRAMS, *bench["views"].VIEWS, *bench["func"].TRANSFORMS)
+    groups = {
+        "programs": "PROGRAMS",
+        "applications": "APPLICATIONS",
+        "views": "VIEWS",
+        "func": "TRANSFORMS",
+    }
+    programs = [row for module, name in groups.items() for row in getattr(bench[module], name)]
     rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *programs)
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
@@ -155,9 +162,10 @@ def program_cases() -> list[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCH)
         programs = importlib.import_module("programs").PROGRAMS
+        applications = importlib.import_module("applications").APPLICATIONS
         views = importlib.import_module("views").VIEWS
         transforms = importlib.import_module("func").TRANSFORMS
-    return [pytest.param(p, id=p.name) for p in (*programs, *views, *transforms)]
+    return [pytest.param(p, id=p.name) for p in (*programs, *applications, *views, *transforms)]
 
 
 @pytest.mark.parametrize("program", program_cases())

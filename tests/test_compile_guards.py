@@ -12,6 +12,7 @@ import datetime
 import dis
 import enum
 import functools
+import gc
 import io
 import itertools
 import logging
@@ -1443,3 +1444,94 @@ def test_every_instruction_that_reads_a_name_is_known():
     }  # compilers alone see others
     found = {n for n in real if reads.search(n) and not n.startswith("INSTRUMENTED")}
     assert sorted(found - known) == []
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 2.0
+        self.weight = nn.Parameter(T.ones(3))
+
+    def forward(self, x):
+        return x * self.weight * self.scale
+
+
+class Shifted(Scaled):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+def replays_in(monkeypatch):
+    """How many calls a plan has answered, in a list."""
+    count, run = [0], replay.Replay.run
+
+    def counted(self, arguments):
+        found = run(self, arguments)
+        count[0] += found is not None
+        return found
+
+    monkeypatch.setattr(replay.Replay, "run", counted)
+    return count
+
+
+def test_methods_of_parents_are_captured_and_guarded(monkeypatch):
+    count, model = replays_in(monkeypatch), Shifted()
+    call = T.compile(lambda x: model(x).detach())
+    for _ in range(5):
+        assert call(T.ones(3)).tolist() == [3, 3, 3]
+    assert count[0] >= 3
+    model.scale = 3.0
+    for _ in range(3):
+        assert call(T.ones(3)).tolist() == [4, 4, 4]
+    monkeypatch.setattr(Scaled, "forward", lambda self, x: x * 10)
+    for _ in range(3):
+        assert call(T.ones(3)).tolist() == [11, 11, 11]
+
+
+def test_functional_call_is_captured_and_guarded(monkeypatch):
+    count, call = (
+        replays_in(monkeypatch),
+        T.func.functional_call,
+    )  # which is imported at its first use
+    inner = Scaled()
+    model = nn.Sequential(inner, nn.ReLU())
+    given = {"0.weight": T.tensor([1.0, -1.0, 2.0], requires_grad=True)}
+
+    @T.compile
+    def step(x):
+        loss = call(model, given, (x,)).sum()
+        return T.autograd.grad(loss, given["0.weight"])[0]
+
+    for _ in range(6):
+        assert step(T.ones(3)).tolist() == [2, 0, 2]
+    assert count[0] >= 3
+    inner.scale = 5.0
+    for _ in range(3):
+        assert step(T.ones(3)).tolist() == [5, 0, 5]
+    given["0.weight"] = T.tensor([-1.0, 1.0, 1.0], requires_grad=True)
+    for _ in range(3):
+        assert step(T.ones(3)).tolist() == [0, 5, 5]
+    model[1] = nn.Identity()
+    for _ in range(3):
+        assert step(T.ones(3)).tolist() == [5, 5, 5]
+
+
+def test_what_the_collector_calls_is_no_part_of_a_function(monkeypatch):
+    """JAX has such a function."""
+    count, seen = replays_in(monkeypatch), []
+
+    def called(phase, info):
+        seen.append(time.time())
+
+    step = T.compile(lambda x: (x * 2 + 1).sum())
+    before = gc.get_threshold()
+    gc.callbacks.append(called)
+    try:
+        gc.set_threshold(1)
+        for _ in range(6):
+            assert step(T.ones(3)).item() == 9
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(called)
+    assert seen
+    assert count[0] >= 3

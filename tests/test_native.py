@@ -36,6 +36,7 @@ from adjit.graph import (
     write,
 )
 from adjit.graph import elementwise as elementwise_room
+from adjit.graph.copy_slices import CopySlices, WrittenRegion
 from adjit.graph.node import Node
 from adjit.graph.operation import Operation, normalized_calls
 from adjit.graph.state import observers, unrecorded
@@ -167,7 +168,7 @@ def described(t, operands=()):
             e and (type(e[0]).__name__, names.get(id(getattr(e[0], "variable", None))), e[1])
             for e in fn.edges
         ]
-        own = isinstance(fn.context, (ViewVjp, inplace.WrittenRegion))  # one for each node
+        own = isinstance(fn.context, (ViewVjp, WrittenRegion))  # one for each node
         context = type(fn.context) if own else fn.context
         history = (
             type(fn), fn.op, context, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
@@ -1069,6 +1070,29 @@ def test_assignments_do_not_need_their_fallback(monkeypatch):
     assert x.tolist() == [
         [2, 6, 6, 6, 6], [7, 9, 2, 11, 8], [14, 15, 16, 17, 36], [17, 7, 7, 7, 14],
     ]  # fmt: skip
+
+
+def test_writes_with_history_do_not_need_their_fallback(monkeypatch):
+    w = T.ones(4, requires_grad=True)
+
+    def write():
+        x, y = w * 2, T.zeros(4)
+        y[0] = x[1]  # which has a history, into what has none
+        y[1] = w[2] * 3
+        x[2:] = y[:2] * 1
+        x[3] = T.tensor(5.0)
+        w.grad = None
+        ((x * x).sum() + y.sum()).backward()
+        return x.tolist(), w.grad.tolist(), (x._version, y._version)
+
+    expected = [2, 2, 2, 5], [8, 18, 3, 0], (2, 2)
+    for _ in range(4):
+        assert write() == expected
+    for function in (T.Tensor.__setitem__, T.Tensor.copy_, inplace.adopt):
+        context = function.context() if callable(function.context) else function.context
+        monkeypatch.setattr(function, "context", context._replace(fallback=refuse_alias))
+    monkeypatch.setattr(CopySlices, "apply_vjp", refuse_alias)
+    assert write() == expected
 
 
 COMPUTED = {

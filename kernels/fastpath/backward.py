@@ -1,5 +1,5 @@
-"""The backward walk, compiled: what `autograd/engine.py`, `elementwise_vjps`, `Operation.apply_vjp`
-and `ViewOp.apply_vjp` do with plain nodes, on the same objects.
+"""The backward walk, compiled: what `autograd/engine.py`, `elementwise_vjps`, `Operation.apply_vjp`,
+`ViewOp.apply_vjp` and `CopySlices.apply_vjp` do with plain nodes, on the same objects.
 """
 
 from ..language.abi import helper, stack_words
@@ -56,7 +56,7 @@ AS_IS = AS_TENSOR = BOUND
 BACKWARD_ACCUMULATE_OP = BACKWARD_UNBROADCAST = BACKWARD_UNBROADCAST_TRACES = BOUND
 BACKWARD_MOST = BACKWARD_PARTS = BACKWARD_VIEW_VJP_CLASS = BOUND
 BACKWARD_RUNTIME = BACKWARD_SAVE_PLAN_CLASS = BACKWARD_SMALL = BACKWARD_TRACE_CLASS = BOUND
-BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
+BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BACKWARD_WRITTEN_REGION_CLASS = BOUND
 BASIC_FALLBACK = FITTED = FUNCTION_CONTEXT = BOUND
 GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = BOUND
 GRAD_OUTPUTS = BOUND
@@ -73,7 +73,7 @@ SAVE_PLAN_TRACES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TRACE_UNALIASED = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
 TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
-VJP_FIXES = VJP_KERNELS = VJP_SOURCES = BOUND
+VJP_FIXES = VJP_KERNELS = VJP_SOURCES = WRITTEN_REGION_TRACES = BOUND
 
 PAIRS = 2 * MOST_VALUES
 
@@ -636,7 +636,7 @@ def free_saved(runtime, fn):
         drop(saved)
 
 
-# ----- `Operation.apply_vjp` and `ViewOp.apply_vjp` -----
+# ----- `apply_vjp` of `Operation`, `ViewOp` and `CopySlices` -----
 
 
 @helper
@@ -651,6 +651,8 @@ def new_way(context, runtime, fn, grads):
         traces = get(grad_context, SAVE_PLAN_TRACES)
     elif class_of(grad_context) == item(context, BACKWARD_VIEW_VJP_CLASS):
         traces = get(grad_context, VIEW_VJP_TRACES)
+    elif class_of(grad_context) == item(context, BACKWARD_WRITTEN_REGION_CLASS):
+        traces = get(grad_context, WRITTEN_REGION_TRACES)
     else:
         return 0
     if get(fn, GRAD_EXTRAS) != none or saved == none or not can_take_fast_path(runtime):

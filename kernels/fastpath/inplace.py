@@ -50,6 +50,7 @@ from .elementwise import (
     value_of,
 )
 from .factories import new_number, new_number_of
+from .grad_nodes import give_history, history_of, new_edge
 from .signatures import SIZE, TENSORS, describe, known
 from .tensors import (
     can_take_fast_path,
@@ -64,10 +65,13 @@ from .tensors import (
 ADOPT_RUNTIME = ADOPT_FALLBACK = ADOPT_WRITES = BOUND
 COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_FALLBACK = BOUND
 ASSIGN_ASSIGNMENTS = ASSIGN_CACHED = ASSIGN_FALLBACK = ASSIGN_NUMBER_ASSIGNMENTS = BOUND
+ASSIGN_GRADED_ASSIGNMENTS = ASSIGN_SLICES_OP = BOUND
 ASSIGN_RUNTIME = ASSIGNMENT_CONVERSION = ASSIGNMENT_COPIED = ASSIGNMENT_DIRECT = BOUND
 CACHED_VIEW_PARTS = BOUND
 COPY_ASSIGNMENTS = COPY_RUNTIME = COPY_FALLBACK = BOUND
 FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_FALLBACK = BOUND
+GRADED_ASSIGNMENT_INPUTS = GRADED_ASSIGNMENT_OUTPUTS = GRADED_ASSIGNMENT_REGION = BOUND
+GRADED_ASSIGNMENT_WRITING = SLICES_OP_NODE_CLASS = SLICES_OP_OP = RUNTIME_NUMBERS = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NUMBER_ASSIGNMENT_NUMBER = NUMBER_ASSIGNMENT_WRITING = BOUND
 OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
 RECIPE_HERE = RECIPE_PICKS = RECIPE_SPEC = BOUND
@@ -230,15 +234,20 @@ def copy(function, arguments, count, names):
 
 
 def assign(function, arguments, count, names):
-    """`x[key] = value` with a key that gave a view before; nobody asks for gradients of either tensor."""
+    """`x[key] = value` with a key that gave a view before, a number where nobody asks for gradients."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, ASSIGN_RUNTIME)
     looks = stack_words(SIZE)
     t = get(arguments, 0)
-    if names == 0 and count & NUMBER_OF_ARGUMENTS == 3 and can_assign(runtime, t):
+    if names == 0 and count & NUMBER_OF_ARGUMENTS == 3 and can_change(runtime, t):
+        value = get(arguments, 16)
         is_told = describe(runtime, arguments, 2, 0, looks) and get(looks, TENSORS) == 1
         cached = known(item(context, ASSIGN_CACHED), looks) if is_told else 0
-        done = cached != 0 and is_part_assigned(context, runtime, t, cached, get(arguments, 16))
+        done = False
+        if cached != 0 and is_out_of_graph(runtime, t):
+            done = is_part_assigned(context, runtime, t, cached, value)
+        if cached != 0 and not done and has_failed() == 0:
+            done = is_part_graded(context, runtime, t, cached, value)
         drop(cached)
         if done:
             return own(item(runtime, RUNTIME_NONE))
@@ -250,9 +259,88 @@ def assign(function, arguments, count, names):
 @helper
 def can_assign(runtime, t):
     """Whether a tensor may be written without further ado, and `pending` has room for two nodes."""
+    return can_change(runtime, t) and is_out_of_graph(runtime, t)
+
+
+@helper
+def can_change(runtime, t):
+    """Whether this is a tensor that counts its writes, and `pending` has room for two nodes."""
     if not can_take_fast_path(runtime) or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
         return False
-    return is_tensor(runtime, t) and can_write(runtime, t) and is_out_of_graph(runtime, t)
+    return is_tensor(runtime, t) and can_write(runtime, t)
+
+
+@helper
+def is_part_graded(context, runtime, t, cached, source):
+    """Write a tensor into the part of another one that a view showed, which from now on has a backward node for
+    that; whether this is the usual case, and no first time."""
+    none, true = item(runtime, RUNTIME_NONE), item(runtime, RUNTIME_TRUE)
+    if not records_gradients(runtime) or not is_tensor(runtime, source):
+        return False
+    storage, other = get(t, TENSOR_STORAGE), get(source, TENSOR_STORAGE)
+    if get(t, TENSOR_VIEW_OF) != none or not covers(runtime, t):
+        return False
+    if other == storage or not is_private(runtime, other):
+        return False
+    is_graded = get(t, TENSOR_NEEDS_GRAD) == true
+    if is_graded != (get(t, TENSOR_EDGE) != none):  # a leaf
+        return False
+    history = history_of(runtime, source)
+    if history > 1 or (history == 0 and not is_graded):
+        return False
+    part = item(get(cached, CACHED_VIEW_PARTS), 0)
+    key = new_tuple(4)
+    if key == 0:
+        return False
+    fill(key, 0, own(get(source, TENSOR_SPEC)))
+    fill(key, 1, own(item(part, VIEW_PART_SPEC)))
+    fill(key, 2, own(get(storage, STORAGE_SPEC)))
+    fill(key, 3, own(item(part, VIEW_PART_SHIFT)))
+    found = own(find(item(context, ASSIGN_GRADED_ASSIGNMENTS), key))
+    drop(key)
+    if found == 0:
+        return False
+    place = word_of(item(part, VIEW_PART_SHIFT))
+    done = is_graded_put(context, runtime, t, source, place, found)
+    drop(found)
+    return done
+
+
+@helper
+def is_graded_put(context, runtime, t, source, place, found):
+    """Write a tensor into another one from a place on, in the way that was found, and give that its backward
+    node; whether that went well."""
+    storage, op = get(t, TENSOR_STORAGE), item(context, ASSIGN_SLICES_OP)
+    first = new_edge(runtime, t)
+    second = new_edge(runtime, source) if first != 0 else 0
+    edges = new_pair(first, second)
+    if edges == 0:
+        return False
+    value = new_written(
+        runtime, own(item(found, GRADED_ASSIGNMENT_WRITING)), storage, place, own(value_of(source)),
+        own(get(source, TENSOR_OFFSET)),
+    )  # fmt: skip
+    call_site = new_call_site(runtime) if value != 0 else 0
+    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if call_site != 0 else 0
+    if version == 0:
+        drop(edges)
+        drop(value)
+        drop(call_site)
+        return False
+    out = give_history(
+        runtime, item(op, SLICES_OP_NODE_CLASS), item(op, SLICES_OP_OP),
+        item(found, GRADED_ASSIGNMENT_REGION), item(found, GRADED_ASSIGNMENT_INPUTS),
+        item(found, GRADED_ASSIGNMENT_OUTPUTS), edges, own(item(runtime, RUNTIME_NUMBERS)),
+        own(item(runtime, RUNTIME_EMPTY)), own(zero(runtime)), own(t),
+    )  # fmt: skip
+    if out == 0:
+        drop(value)
+        drop(call_site)
+        drop(version)
+        return False
+    drop(out)
+    become(storage, value, version, call_site)
+    return True
 
 
 @helper

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..graph import record
+from ..graph.copy_slices import WrittenRegion
 from ..graph.fastpath import Runtime, basic, runtime
 from ..graph.levels import is_traced, tracers
 from ..graph.node import (
@@ -228,6 +229,7 @@ class BackwardContext(NamedTuple):
     small: int
     save_plan_class: type
     view_vjp_class: type
+    written_region_class: type
     trace_class: type
     accumulate_op: Accumulate
     parts: dict[tuple[Spec, Spec, Spec], Recipe]
@@ -249,6 +251,7 @@ advance = native.FastPath("backward", "advance").function(
         SMALL,
         SavePlan,
         ViewVjp,
+        WrittenRegion,
         Trace,
         _accumulate,
         part_recipes,

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import dis
 import functools
+import gc
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from contextvars import ContextVar
 from types import CodeType, DynamicClassAttribute, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ OURS, LIBRARY, PURE, USER = "ours", "library", "pure", "user"
 # Parts of the library whose Python is looked into like the user's own: modules hold what users change.
 _LOOKED_INTO = (
     "adjit.nn.",
+    "adjit.func.modules",
     "adjit.optim.lr_scheduler",
     "adjit.models",
     "adjit.scipy",
@@ -121,11 +123,17 @@ class Run:
     """What one call ran: Python code that is not the library's core, and the first thing in it that
     nobody can tell to be repeatable."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, known: Set[CodeType] = frozenset(), on_new: Callable[[], object] | None = None
+    ) -> None:
         self.codes: set[CodeType] = set()
         self.is_dynamic = False
         self.problem = ""
         self._kinds: dict[CodeType, str] = {}
+        self._known, self._on_new = (
+            known,
+            on_new,
+        )  # what is called before code runs that is not known
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -145,12 +153,16 @@ class Run:
         kind = self._kinds.get(code)
         if kind is None:
             kind = kind_of(frame.f_globals.get("__name__") or "")
+            if any(getattr(called, "__code__", None) is code for called in gc.callbacks):
+                kind = OURS  # the collector calls it, at any time: it is no part of the function
             if kind is USER and is_of_python(frame):
                 kind = self._kind_of_caller(frame)  # others may call it too: it is not kept
             else:
                 self._kinds[code] = kind
             if kind in (LIBRARY, USER) and code not in self.codes:
                 self.codes.add(code)
+                if self._on_new is not None and code not in self._known:
+                    self._on_new()
                 self.is_dynamic |= kind is USER and facts_of(code).is_dynamic
         if event != "c_call" or kind is OURS or kind is LIBRARY:
             return
@@ -160,6 +172,8 @@ class Run:
             self.is_dynamic = True
         if not self.problem and not purity.is_pure(function):
             self.problem = f"{_place(frame)} calls {purity.name_of(function)}"
+            if self._on_new is not None:
+                self._on_new()  # who knows what it reads
 
     def _kind_of_caller(self, frame: FrameType) -> str:
         """Whose code has called a function of Python's own library."""

@@ -6,8 +6,9 @@ import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from enum import Enum
+from functools import partial
 from itertools import count
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar, overload
@@ -21,6 +22,7 @@ from ..schedule.plan_cache import warn
 from ..schedule.settle import lock, settle
 from . import logs
 from .codes import Run
+from .exported import Exported
 from .guards import Guards
 from .logs import Unsupported
 from .reach import Reached
@@ -86,7 +88,8 @@ def compile(
     a list, an attribute, a scheduler stepped inside); that reads what nobody can look into (an iterator, a
     large array, an object of an extension module); that raises, is called in a profiler or in anomaly
     mode; or that sends gradients back through a graph from outside, has results which share memory and
-    need gradients, or an `autograd.Function` behind them, or writes memory that a NumPy array looks at.
+    need gradients, or an `autograd.Function` behind them, or writes memory of a NumPy array, or such at which
+    it can look through an array itself.
     Such calls are tried again, ever more rarely.
     `ADJIT_LOGS=graph_breaks,recompiles` (or `adjit._logging.set_logs`) says which, and why.
 
@@ -340,8 +343,10 @@ class CompiledFunction:
                 found.misses += 1
                 self._explain(before.problem or "an argument has hooks", is_done=False)
                 return self._run_as_usual(args, kwargs)
-        session, run = Session(arguments), Run()
-        with lock:
+        exported = None if before is None else Exported(before.met())
+        session = Session(arguments, exported)
+        run = Run(self.codes, partial(session.saw_new_code, NEW_CODE))
+        with lock, bringing_home(exported):
             settle(everything=True)
             with session.watching(), nullcontext() if before is None else run.watching():
                 returned = self._run_as_usual(args, kwargs)
@@ -381,6 +386,8 @@ class CompiledFunction:
         results: Sequence[Any],
     ) -> tuple[str, Guards]:  # fmt: skip
         """Why a call that was watched cannot be repeated by a plan; else, what that depends on."""
+        if session.problem is NEW_CODE:
+            self._learn(run)
         problem = session.problem or session.tensors_problem()
         if not problem and not all(map(is_plain, results)):
             problem = "it returns an object that is neither a tensor nor a plain value"
@@ -419,6 +426,16 @@ class CompiledFunction:
         if self.fullgraph and problem is not NEW_CODE:
             done = "The call has run, as usual" if is_done else "The call did not run"
             raise Unsupported(f"{self.name} cannot be captured whole: {problem}. {done}.")
+
+
+@contextmanager
+def bringing_home(exported: Exported | None) -> Iterator[None]:
+    """Have others see, however a call ends, what it has written where they look."""
+    try:
+        yield
+    finally:
+        if exported is not None:
+            exported.bring_home()
 
 
 NEW_CODE = "code ran that had not run before"

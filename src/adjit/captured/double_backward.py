@@ -18,7 +18,7 @@ from ..autograd.engine import AccumulateGrad
 from ..devices import device
 from ..dtypes import dtype
 from ..graph import record
-from ..graph.inplace import WrittenRegion
+from ..graph.copy_slices import WrittenRegion
 from ..graph.node import GradContext, GradNode, Node, Spec
 from ..graph.op_record import OpRecord
 from ..graph.operation import SavePlan

@@ -25,6 +25,7 @@ class ProgramPart:
         sites: the line that recorded each of them.
         draws: the Python numbers that are new at every run.
         donated: chooses the externals that the plan writes over.
+        homes: values at which others look, and those that are to take their place.
     """
 
     def __init__(
@@ -35,11 +36,20 @@ class ProgramPart:
         sites: list[CallSite | None],
         draws: Sequence[Draw],
         donated: Callable[[Externals], tuple[int, ...]] = lambda externals: (),
+        homes: Sequence[tuple[Any, Any]] = (),
     ) -> None:
         words, self.externals, _ = graph_key.walk(list(batch))
         held = tuple([at for at, node in enumerate(batch) if id(node) in wanted])
         key = graph_key.key_of(words, held, donated(self.externals))
-        self.plan = plan_cache.plan_for(batch, graph_key.Structure(key, self.externals), 1)
+        structure = graph_key.Structure(key, self.externals)
+        positions = {id(node): at for at, node in enumerate(batch)}
+        structure.homes = {
+            k: positions[id(after)]
+            for before, after in homes
+            for k, (value, _) in enumerate(self.externals)
+            if value is before and id(after) in positions
+        }
+        self.plan = plan_cache.plan_for(batch, structure, 1)
         self.blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
         self._sites = sites
         self._fallible = {

@@ -39,7 +39,7 @@ _DYNAMIC = frozenset({
 })  # fmt: skip
 _TYPES: tuple[type, ...] = (
     str, bytes, bytearray, int, float, complex, list, dict, tuple, set, frozenset, range, slice, memoryview,
-    type(None), type(Ellipsis), type(NotImplemented), type, object, property, staticmethod, classmethod,
+    type(None), type(Ellipsis), type(NotImplemented), type, object, super, property, staticmethod, classmethod,
     enumerate, zip, map, filter, reversed, BaseException, types.GeneratorType, types.MappingProxyType,
     types.SimpleNamespace, types.GenericAlias, types.UnionType, collections.deque, collections.OrderedDict,
     collections.defaultdict, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),

@@ -103,6 +103,10 @@ class Reached:
         for d, names, name in self._entries.values():
             self._add(Entries(d, names, name))
 
+    def met(self) -> Iterable[Any]:
+        """Everything that was reached and is no plain value."""
+        return self._seen.values()
+
     def explains(self, code: CodeType) -> bool:
         """Whether a function that has run is among those that were reached."""
         return code in self.accounted

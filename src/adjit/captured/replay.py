@@ -24,6 +24,7 @@ from ..schedule.settle import copy_of, lock, pending, settle, waiting
 from ..shapes import Size
 from ..storage import SMALL, BorrowedMemory, Storage, Version
 from .backward import CapturedBackward, lose_history
+from .exported import copies, interval_of, is_home, meet
 from .inputs import (
     ArgumentGuards,
     ArgumentLayout,
@@ -112,6 +113,7 @@ class Replay:
         self.part.link()
         self._find_replaced()
         self._find_joint()
+        del self.homes  # or the values at which others look could not be written over
         self.draws = [*session.draws]
         self._drawn: list[tuple[Any, Any]] = [(None, None)] * len(self.draws)  # the last numbers
 
@@ -142,6 +144,7 @@ class Replay:
         ]
         fixed = {id(storage) for _, _, storage in self.placed if storage is not None}
         self.others = outside - fixed
+        self.homes = {} if session.exported is None else dict(session.exported.homes)
         places = [
             self._storage_of(storage) for storage in session.written if id(storage) in self._before
         ]
@@ -269,6 +272,7 @@ class Replay:
         self.part = ProgramPart(
             batch, left, [places[id(node)] for node in batch],
             [session.sites.get(id(node)) for node in batch], session.draws, donated,
+            [(home, value_slot.__get__(storage)) for storage, home in self.homes.items()],
         )  # fmt: skip
         externals = self.part.externals
         chosen = donated(externals)
@@ -408,6 +412,10 @@ class Replay:
             cleared,
         )
         self.changes = bool(self.effects or self.grads)
+        # At the memory of these others may look.
+        self.exported = [effect for effect in self.left.effects if effect.storage in self.homes]
+        written = [storage for storage in self.found.written if storage not in self.homes]
+        self.found = self.found._replace(written=tuple(written))
         self.numbers = numbers
         self.lost_made = [numbers[id(left)] for left in self.lost]
         self.storages = {
@@ -471,6 +479,8 @@ class Replay:
                 outside = look_up(self.rooted[0].outside, arguments) if self.waits else []
             if externals is None or outside is None or None in kept:
                 return None
+            if self.is_plain and self.exported and not can_be_written(self.exported, arguments):
+                return None
             # What to do unless the plan runs to its end and its effects with it, the last first.
             journal: list[Callable[[], object]] = []
             try:
@@ -499,14 +509,22 @@ class Replay:
         """Run the plan and repeat the effects at once; the leaves of what the function returns."""
         if self.is_plain:
             made: list[Any] = []
+            away = self.exported and [
+                effect
+                for effect in self.exported
+                if effect.storage.shared
+                and blocks[effect.block] is not effect.storage.value.address
+            ]
             if not (self.changes or journal):  # an interrupt in between leaves everything as it was
                 self.part.run()
                 leave(self.left, blocks, made)
-            elif _leaving.is_loaded:
+            elif _leaving.is_loaded and not away:
                 leaving = partial(leave, self.left, blocks, made)
                 self.part.run((leaving, journal.clear) if journal else (leaving,))
             else:
                 effects = _effects(self.left, blocks, made)
+                homes = [(effect.storage, effect.storage.value) for effect in away]
+                effects += copies(homes, [blocks[effect.block] for effect in away])
                 self.part.run((together(*effects), journal.clear))
             if self.rooted:
                 values_made = [t.storage.value for t in made]
@@ -591,6 +609,22 @@ class Replay:
             rooted.backward.connect(roots, arguments, values, storage_of, drawn, call)
         for left in self.lost:
             lose_history(find(left))
+
+
+def can_be_written(effects: Sequence[Effect], arguments: Sequence[Any]) -> bool:
+    """Whether the memory of storages is the library's own, where others look at it, and no argument shows it by
+    another name."""
+    storages = [effect.storage for effect in effects if effect.storage.shared]
+    if not all(is_home(storage, storage.value) for storage in storages):
+        return False
+    borrowed = [
+        interval_of(t.storage, t.storage.value)
+        for t in arguments
+        if t.storage.value.recipe is None and isinstance(t.storage.value.address, BorrowedMemory)
+    ]
+    return not borrowed or not any(
+        meet(interval_of(storage, storage.value), borrowed) for storage in storages
+    )
 
 
 def _let_go(meta: Meta, journal: list[Callable[[], object]]) -> None:

@@ -22,8 +22,10 @@ from ..graph.state import Sites, state
 from ..schedule.settle import captured_threads, give_up, pending, stop_capturing
 from ..storage import Storage
 from ..tensor import Tensor
+from .exported import Exported
 
 value_slot: Any = Storage.__dict__["value"]
+shared_slot: Any = Storage.__dict__["shared"]
 grad_slot: Any = Meta.__dict__["grad"]
 storage_slot: Any = Tensor.__dict__["storage"]
 
@@ -73,8 +75,10 @@ class Draw(NamedTuple):
 class Session:
     """What one run of a function did."""
 
-    def __init__(self, arguments: Sequence[Any] = ()) -> None:
+    def __init__(self, arguments: Sequence[Any] = (), exported: Exported | None = None) -> None:
         self.thread = threading.get_ident()
+        # Memory at which others look, and which the function writes; without it, that stops the capture.
+        self.exported = exported
         self.arguments = [Seen.now(t) for t in arguments]
         self.outside: dict[int, Seen] = {}  # other tensors that were there before, by their id
         self.made: set[int] = set()  # ids of tensors that were not
@@ -117,15 +121,16 @@ class Session:
     def watching(self) -> Iterator[None]:
         """Watch what this thread does; nothing that it records is run meanwhile."""
         self.thread = threading.get_ident()
-        owners = Storage, Meta, Tensor
-        names = "value", "grad", "storage"
+        owners = Storage, Meta, Tensor, Storage
+        names = "value", "grad", "storage", "shared"
         watched = [
             property(self._get_value, self._set_value),
             property(self._get_grad, self._set_grad),
             property(self._get_storage, self._set_storage),
+            property(self._get_shared, shared_slot.__set__),
         ]
         self.made.clear()
-        slots = value_slot, grad_slot, storage_slot
+        slots = value_slot, grad_slot, storage_slot, shared_slot
         leave = together(
             calling([partial(captured_threads.discard, self.thread)]),
             calling(
@@ -164,6 +169,15 @@ class Session:
     def refuse(self, problem: str) -> None:
         """Say why what was done cannot be repeated by a plan."""
         self.problem = self.problem or problem
+        if self.exported is not None and self.thread not in captured_threads:
+            self.exported.bring_home()  # the call goes on as usual, and others see what it has written
+
+    def saw_new_code(self, problem: str) -> None:
+        """Code runs of which nobody knew what it reads: perhaps memory that was to be written."""
+        if self.exported is not None and not self.problem:
+            if self.exported.homes:
+                stop_capturing(problem)
+            self.exported.is_possible = False
 
     def tensors_problem(self) -> str:
         """Why tensors that were there before hinder: each must have kept its storage and its history."""
@@ -179,7 +193,22 @@ class Session:
         value = value_slot.__get__(storage)
         if self._is_mine() and storage not in self.written and storage not in self.storages:
             self.storages[storage], self.versions[storage] = value, storage.version
+            if (
+                self.exported is not None
+                and not self.problem
+                and self.exported.meets(value, storage)
+            ):
+                stop_capturing("it reads by another name what it writes where an array looks")
+                return value_slot.__get__(storage)
         return value
+
+    def _get_shared(self, storage: Storage) -> int:
+        shared: int = shared_slot.__get__(storage)
+        if not shared or not self._is_mine() or self.exported is None:
+            return shared
+        if self.problem and storage not in self.exported.homes:
+            return shared
+        return 0 if self.exported.hides(storage, value_slot.__get__(storage)) else shared
 
     def _set_value(self, storage: Storage, value: Any) -> None:
         if self._is_mine():
@@ -192,6 +221,12 @@ class Session:
                 stop_capturing(
                     "it writes memory that an array looks at"
                 )  # which the function may read
+            elif (
+                self.exported is not None
+                and storage in self.storages
+                and shared_slot.__get__(storage)  # which is hidden
+            ):
+                self.exported.homes.setdefault(storage, self.storages[storage])
         value_slot.__set__(storage, value)
 
     def _get_grad(self, meta: Meta) -> Any:

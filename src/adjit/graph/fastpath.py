@@ -217,6 +217,8 @@ class AssignContext(NamedTuple):
     cached: Mapping[Signature, object]  # the views that keys give
     assignments: Mapping[Key, object]
     number_assignments: Mapping[Key, object]
+    graded_assignments: Mapping[Key, object]
+    slices_op: object  # of the backward nodes of those
 
 
 class FloodContext(NamedTuple):
@@ -321,15 +323,18 @@ def assigning(
     views: Fallback,
     assignments: Mapping[Key, object],
     numbers: Mapping[Key, object],
+    graded: Mapping[Key, object],
+    slices_op: object,
     fallback: Fallback,
 ) -> Fallback:
     """The method `__setitem__`, given the one that makes views by keys, and how specs and numbers become
-    parts of others."""
+    parts of others, also with backward nodes of an op."""
     if not native.is_supported:
         return fallback
     cached = views.context.cached  # type: ignore[attr-defined]
     made: Fallback = _assigners.function(
-        fallback, lambda: AssignContext(runtime(), fallback, cached, assignments, numbers)
+        fallback,
+        lambda: AssignContext(runtime(), fallback, cached, assignments, numbers, graded, slices_op),
     )
     return made
 

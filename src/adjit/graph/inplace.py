@@ -9,7 +9,6 @@ from functools import partial
 from itertools import repeat
 from operator import add, attrgetter
 from types import SimpleNamespace
-from typing import Any
 
 from .. import dtypes, errors
 from ..atomic import calling, setting, together
@@ -19,24 +18,19 @@ from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense
 from ..storage import Storage
 from . import elementwise_record, primitives, record, write
+from .copy_slices import edge_of_slices
 from .fastpath import adopting
 from .levels import innermost, is_traced, level_of, tracers
 from .node import (
     Edge,
     Extras,
-    GradContext,
-    Gradient,
     GradNode,
     NewTensor,
     Node,
     Retained,
-    Spec,
     TensorBase,
     dense_spec,
-    node_class,
 )
-from .registry import registry
-from .saved import FREED, NUMBERS
 from .signature import Argument
 from .state import state
 from .view import refuse_view
@@ -128,7 +122,7 @@ def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTenso
                 )
             made = made.to(spec.dtype)
         if not overlap:
-            refuse_overlapping(spec)
+            write.refuse_overlapping(spec)
     recorded = made.needs_grad and state.grad
     if recorded and t.view_of is not None:
         check_view(t)
@@ -219,20 +213,6 @@ def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
     return True
 
 
-def refuse_overlapping(spec: Spec) -> None:
-    """Refuse to write different elements into one place of memory.
-
-    Raises:
-        RuntimeError: with PyTorch's text.
-    """
-    if write.is_overlapping(spec):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to "
-            "a single memory location. Please clone() the tensor before performing the "
-            "operation."
-        )
-
-
 def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
     """Let what the op saved of `t` outlive the write: a handle on the value as it is now.
 
@@ -279,7 +259,7 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
             storage.value, counter.version, counter.call_site, t.edge, t.needs_grad, former.retained,
         ) = value, version, call_site, edge, True, retained  # fmt: skip
     else:
-        base, edge = info.base, _edge_of_slices(t, made)
+        base, edge = info.base, edge_of_slices(t, made)
         (
             storage.value, counter.version, counter.call_site, base.edge, base.needs_grad, t.needs_grad,
             info.version,
@@ -295,7 +275,7 @@ def rewrite_history(t: TensorBase, made: TensorBase) -> None:
         former, retained = _retain_by(t, edge)
         t.edge, t.needs_grad, former.retained = edge, True, retained
         return
-    base, edge = info.base, _edge_of_slices(t, made)
+    base, edge = info.base, edge_of_slices(t, made)
     base.edge, base.needs_grad, t.needs_grad, info.version = edge, True, True, -1
     t.current_fn()
 
@@ -315,55 +295,6 @@ def _retain_by(t: TensorBase, edge: Edge | None) -> tuple[Extras | SimpleNamespa
 
 
 _NOWHERE = SimpleNamespace()
-
-
-def _edge_of_slices(t: TensorBase, made: TensorBase) -> Edge:
-    """Where the gradient of the base of a view goes once `made` was written into the view."""
-    assert t.view_of is not None
-    base = t.view_of.base
-    edge = record.edge_of(base) if base.needs_grad else None
-    node = record.new_grad_node(_copy_slices, (edge, made.edge), (base.spec, made.spec))
-    node.context = WrittenRegion(base.spec, t.spec, t.offset - base.offset)
-    node.outputs = (base.spec,)
-    node.saved = NUMBERS
-    return node, 0
-
-
-class WrittenRegion(GradContext):
-    """The part of a tensor's memory that was written through a view."""
-
-    __slots__ = ("base", "offset", "region")
-
-    def __init__(self, base: Spec, region: Spec, offset: int) -> None:
-        self.base, self.region = base, region  # specs of the tensor and of the view
-        self.offset = offset  # from where the tensor begins
-
-
-class CopySlices:
-    """Backward of writing into a view: the base loses the region's gradient to what was written."""
-
-    backward_name = "torch::autograd::CopySlices"
-    node_class = node_class(backward_name)
-
-    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
-        """Gradients of the old base and of the elements that were written."""
-        if fn.saved is None:
-            raise RuntimeError(FREED)
-        written = fn.context
-        assert isinstance(written, WrittenRegion)
-        base, region, offset = written.base, written.region, written.offset
-        refuse_overlapping(region)  # a fill may write there, but its gradient has no single place
-        (g,) = record.as_tensors(fn, grads)
-        # In this order the zeros can be written over the gradient, which nothing reads any more.
-        written_part = registry["gather_strided"](g, base, region, offset)
-        return [registry["without_region"](g, base, region, offset), written_part]
-
-    def saved_value(self, fn: GradNode, name: str) -> Any:
-        """It saves only geometry."""
-        raise AttributeError(f"'CopySlices' object has no attribute '_saved_{name}'")
-
-
-_copy_slices = CopySlices()
 
 
 def write_out(name: str, out: Argument, made: Argument) -> NewTensor:

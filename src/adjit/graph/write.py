@@ -120,6 +120,20 @@ def is_overlapping(spec: Spec) -> bool:
     return not spec.contiguous and any(st == 0 and n > 1 for n, st in strides)
 
 
+def refuse_overlapping(spec: Spec) -> None:
+    """Refuse to write different elements into one place of memory.
+
+    Raises:
+        RuntimeError: with PyTorch's text.
+    """
+    if is_overlapping(spec):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to "
+            "a single memory location. Please clone() the tensor before performing the "
+            "operation."
+        )
+
+
 def pair(one: Storage, other: Storage) -> None:
     """Note that two storages have the same elements: while both are there, neither may be written."""
     global _paired
@@ -180,10 +194,10 @@ def _write_region(t: TensorBase, source: TensorBase) -> Node:
     """A node, recorded, that copies `source` into the part of the old value that `t` shows."""
     storage = t.storage
     recipe = _writing(t.spec, source.spec, storage.spec, storage.shared)
-    return _recorded(node_on(recipe, (t, source)))
+    return recorded(node_on(recipe, (t, source)))
 
 
-def _recorded(node: Node) -> Node:
+def recorded(node: Node) -> Node:
     """A node, put into `pending`."""
     pending.append(node)
     return node
@@ -261,22 +275,22 @@ def assign(t: TensorBase, source: TensorBase) -> None:
     """Write the elements of one tensor, broadcast and converted, into another one; `can_assign` says which."""
     spec, given, storage = t.spec, source.spec, t.storage
     refuse_alias(storage)
-    found = _assignment(given, spec, storage.spec)
+    found = assignment_of(given, spec, storage.spec)
     if storage is source.storage and spec is given and t.offset == source.offset:
         commit([t], [storage.value])
         return
     if found.direct is not None and storage is not source.storage:
-        node = _recorded(node_on(found.direct, (t, source)))
+        node = recorded(node_on(found.direct, (t, source)))
     else:
-        node = _recorded(node_on(found.conversion, (source,)))
+        node = recorded(node_on(found.conversion, (source,)))
         if found.copied is not None:
             made = result(node, found.conversion.spec)
-            node = _recorded(node_on(found.copied, (t, made)))
+            node = recorded(node_on(found.copied, (t, made)))
     commit([t], [node])
     settle_written(storage)
 
 
-def _assignment(given: Spec, part: Spec, whole: Spec) -> Assignment:
+def assignment_of(given: Spec, part: Spec, whole: Spec) -> Assignment:
     """How `given` becomes `part` of `whole`."""
     key = given, part, whole
     found = assignments.get(key)
@@ -313,7 +327,7 @@ def assign_number(t: TensorBase, value: float) -> None:
         return
     made = filled(NO_AXES, value, spec.dtype, spec.device)
     if spec.dtype.is_floating_point:
-        writing = _assignment(made.spec, spec, whole).direct
+        writing = assignment_of(made.spec, spec, whole).direct
         if writing is not None:
             if len(number_assignments) >= MAX_RECIPES:
                 number_assignments.clear()

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import CPU
-from ..graph import inplace, record, write
+from ..graph import copy_slices, inplace, record, write
 from ..graph.batching import Batch
 from ..graph.export import export, in_place
 from ..graph.fastpath import assigning
@@ -126,7 +126,7 @@ def put_number(viewed: Tensor, value: Any) -> None:
         viewed.copy_(creation.number_like(viewed, value))
         return
     inplace.check(viewed)
-    inplace.refuse_overlapping(viewed.spec)
+    write.refuse_overlapping(viewed.spec)
     dtypes.check_fits(value, viewed.spec.dtype)
     write.assign_number(viewed, value)
 
@@ -145,8 +145,9 @@ def put_into(viewed: Tensor, value: Tensor) -> None:
 
 
 Tensor.__setitem__ = assigning(  # type: ignore[method-assign]
-    Tensor.__getitem__, write.assignments, write.number_assignments, setitem
-)
+    Tensor.__getitem__, write.assignments, write.number_assignments, copy_slices.graded_assignments,
+    copy_slices.slices_op, setitem,
+)  # fmt: skip
 
 
 def as_value(x: Tensor, value: Any) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import devices, dtypes
-from ..graph import fastpath, inplace, record, write
+from ..graph import copy_slices, fastpath, inplace, record, write
 from ..graph.batching import Batch
 from ..graph.export import add_method, export
 from ..graph.levels import is_traced, tracers
@@ -44,11 +44,14 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if tracers and is_traced((self, src)):
         return inplace.adopt(self, copy_of(self, src))
     if write.can_assign(self, src):
-        inplace.refuse_overlapping(self.spec)
+        write.refuse_overlapping(self.spec)
         write.assign(self, src)
         return self
     if self.storage.shared and _can_be_read_there(self, src):
         write.store(self, src if src.shape == self.shape else expand(src, self.shape))
+        return self
+    if copy_slices.can_assign(self, src):
+        copy_slices.assign(self, src)
         return self
     made = inplace.adopt(self, copy_of(self, src))
     if not non_blocking and src.spec.device is not self.spec.device:

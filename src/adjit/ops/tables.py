@@ -11,7 +11,7 @@ from ..graph import write
 from ..graph.launch import launch
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
-from ..schedule.planning.recipe import GRAIN
+from ..schedule.planning.recipe import GRAIN, Recipe
 from ..shapes import Shape, broadcast_shapes, coalesce, numel
 from ..tensor import Tensor
 from .joining import stack
@@ -191,6 +191,18 @@ def over_first(out: Tensor, first: Tensor, *, careful: bool = False) -> Tensor:
     """
     recipe = out.storage.value.recipe  # None: another thread has run it
     if recipe is not None and first.spec is out.spec and write.is_all(first):
-        recipe.alias = recipe
+        recipe.alias = recipe.alias or _without_copy(recipe)
         recipe.careful = careful and recipe.device is devices.CPU
     return out
+
+
+def _without_copy(recipe: Recipe) -> Recipe:
+    """A recipe whose first step copies its first input, for where that lies in its place already."""
+    if len(recipe.steps) < 2 or not recipe.spec.numel or recipe.device is not devices.CPU:
+        return recipe
+    made = Recipe(
+        recipe.name, recipe.inputs, recipe.outputs, recipe.steps[1:], recipe.constants,
+        scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible,
+    )  # fmt: skip
+    made.can_take_fast_path, made.late = False, recipe.late
+    return made

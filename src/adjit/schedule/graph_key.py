@@ -28,11 +28,13 @@ class Structure:
     each with the ~numbers of those that are other parts of the same value, and how many words both take.
     """
 
-    __slots__ = ("externals", "key")
+    __slots__ = ("externals", "homes", "key")
 
     def __init__(self, key: bytes, externals: list[tuple[Any, int]]) -> None:
         self.key = key
         self.externals = externals  # a value, and from which element on it is read
+        # Externals over which nothing else may be written than the value of a node, at its position.
+        self.homes: dict[int, int] = {}
 
     @property
     def numbers(self) -> dict[tuple[Any, int], int]:

@@ -91,8 +91,9 @@ class PlanLowering:
         tasks = Fusion(items, self.held, self.least, self.limits).form()
         self.order = _ordered(tasks)
         self.memory = MemoryPlan(
-            self.order, self.held, self.specs, self.structure.donated, self.external_bytes
-        )
+            self.order, self.held, self.specs, self.structure.donated, self.external_bytes,
+            {k: self.values[at][0] for k, at in self.structure.homes.items()},
+        )  # fmt: skip
         for position, task in enumerate(self.order):
             self._emit(position, task)
         self._mark_end()

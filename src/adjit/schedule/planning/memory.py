@@ -32,14 +32,15 @@ class MemoryPlan:
         specs: of the values.
         donated: externals that may be written over; with each those that are other parts of the same value.
         external_bytes: of the externals, from the first to the last that is read.
+        homes: externals over which only this value may be written, as others look at them.
     """
 
     def __init__(
         self, order: Sequence[Task], outputs: set[int], specs: Sequence[Any],
-        donated: dict[int, list[int]], external_bytes: Sequence[int],
+        donated: dict[int, list[int]], external_bytes: Sequence[int], homes: dict[int, int],
     ) -> None:  # fmt: skip
         self.order, self.outputs, self.specs = order, outputs, specs
-        self.donated, self.external_bytes = donated, external_bytes
+        self.donated, self.external_bytes, self.homes = donated, external_bytes, homes
         self.places: dict[int, MemorySlot] = {}
         self.arena = Arena()
         self.block_sizes: list[int] = []  # 0: a donated block
@@ -142,7 +143,7 @@ class MemoryPlan:
 
     def _reuse_donated(self, v: int, old: int, position: int) -> bool:
         others = self.donated.get(~old)
-        if others is None:
+        if others is None or self.homes.get(~old, v) != v:
             return False
         if position < self.first_unrecoverable or any(
             self.last_read.get(~other, -1) >= position for other in others

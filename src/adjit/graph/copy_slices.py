@@ -1,0 +1,186 @@
+"""Writes into views of tensors with history: where gradients of the tensor and of what was written go."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import errors
+from ..schedule.jit import native
+from ..schedule.planning.recipe import Recipe
+from . import record, write
+from .levels import is_traced, tracers
+from .node import (
+    Edge,
+    GradContext,
+    Gradient,
+    GradNode,
+    NewTensor,
+    Spec,
+    Specs,
+    TensorBase,
+    node_class,
+)
+from .registry import registry
+from .saved import FREED, NUMBERS
+from .state import state
+from .trace import TraceEntry, remembered
+
+
+class WrittenRegion(GradContext):
+    """The part of a tensor's memory that was written through a view; what its backward recorded."""
+
+    __slots__ = ("base", "offset", "region", "traces")
+
+    def __init__(self, base: Spec, region: Spec, offset: int) -> None:
+        self.base, self.region = base, region  # specs of the tensor and of the view
+        self.offset = offset  # from where the tensor begins
+        self.traces: dict[Specs, TraceEntry] = {}  # by the gradient's spec
+
+
+def written_region(base: Spec, region: Spec, offset: int) -> WrittenRegion:
+    """The region that a view shows, the same object each time."""
+    key = base, region, offset
+    found = _written_regions.get(key)
+    if found is None:
+        if len(_written_regions) >= record.MAX_RECIPES:
+            _written_regions.clear()
+        found = _written_regions[key] = WrittenRegion(*key)
+    return found
+
+
+_written_regions: dict[tuple[Spec, Spec, int], WrittenRegion] = {}
+
+
+class CopySlices:
+    """Backward of writing into a view: the base loses the region's gradient to what was written."""
+
+    backward_name = "torch::autograd::CopySlices"
+    node_class = node_class(backward_name)
+
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
+        """Gradients of the old base and of the elements that were written."""
+        if fn.saved is None:
+            raise RuntimeError(FREED)
+        written = fn.context
+        assert isinstance(written, WrittenRegion)
+        base, region, offset = written.base, written.region, written.offset
+        write.refuse_overlapping(
+            region
+        )  # a fill may write there, but its gradient has no single place
+        given = record.as_tensors(fn, grads)
+
+        def run() -> tuple[NewTensor, NewTensor]:
+            # In this order the zeros can be written over the gradient, which nothing reads any more.
+            written_part = registry["gather_strided"](*given, base, region, offset)
+            return registry["without_region"](*given, base, region, offset), written_part
+
+        if state.grad or (tracers and is_traced(grads)):
+            return [*run()]
+        return [*remembered(written.traces, (given[0].spec,), given, run)]
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """It saves only geometry."""
+        raise AttributeError(f"'CopySlices' object has no attribute '_saved_{name}'")
+
+
+_copy_slices = CopySlices()
+
+
+def edge_of_slices(t: TensorBase, made: TensorBase) -> Edge:
+    """Where the gradient of the base of a view goes once `made` was written into the view."""
+    assert t.view_of is not None
+    base = t.view_of.base
+    region = written_region(base.spec, t.spec, t.offset - base.offset)
+    return _edge_of(base, made, region, (base.spec, made.spec), (base.spec,))
+
+
+def _edge_of(
+    base: TensorBase, source: TensorBase, region: WrittenRegion, inputs: Specs, outputs: Specs
+) -> Edge:
+    edge = record.edge_of(base) if base.needs_grad else None
+    node = record.new_grad_node(_copy_slices, (edge, record.edge_of(source)), inputs)
+    node.context, node.outputs, node.saved = region, outputs, NUMBERS
+    return node, 0
+
+
+# ----- what is written as it lies -----
+
+
+class GradedAssignment(NamedTuple):
+    """How the elements of one tensor become a part of another one, of which gradients are wanted."""
+
+    writing: Recipe
+    region: WrittenRegion
+    inputs: Specs  # of the backward node
+    outputs: Specs
+
+
+class SlicesOp(NamedTuple):
+    """What backward nodes of such writes have in common, for machine code."""
+
+    op: CopySlices
+    node_class: type[GradNode]
+
+
+native.register_layout(
+    WRITTEN_REGION=WrittenRegion, GRADED_ASSIGNMENT=GradedAssignment, SLICES_OP=SlicesOp
+)
+slices_op = SlicesOp(_copy_slices, CopySlices.node_class)
+
+# By the specs of what is read, of the part and of all of the memory, and by where the part begins; machine code
+# finds them here.
+graded_assignments: dict[tuple[Spec, Spec, Spec, int], GradedAssignment] = {}
+
+
+def can_assign(t: TensorBase, source: TensorBase) -> bool:
+    """Whether a view of a plain tensor can take over what another tensor shows, as it lies there, and somebody
+    may ask for gradients."""
+    info, spec, given, storage = t.view_of, t.spec, source.spec, t.storage
+    if info is None or info.kind or not state.grad:
+        return False
+    base, other = info.base, source.storage
+    is_plain = base.spec is storage.spec and not base.offset and t.counter is storage
+    is_alike = (
+        given.shape == spec.shape and given.dtype is spec.dtype and given.device is spec.device
+    )
+    return (
+        (base.needs_grad or record.needs_grad(source))
+        and is_plain
+        and is_alike
+        and given.contiguous
+        and bool(spec.numel)
+        and not (other is storage or storage.shared or other.shared)
+        and not write.has_alias(storage)
+        and not write.is_overlapping(spec)  # machine code takes what is known for allowed
+        and write.assignment_of(given, spec, storage.spec).direct is not None
+    )
+
+
+def assign(t: TensorBase, source: TensorBase) -> None:
+    """Write what a tensor shows into a view, and make both a part of the history; `can_assign` says which."""
+    info, storage, call_site = t.view_of, t.storage, errors.user_call_site()
+    assert info is not None
+    base = info.base
+    found = _assignment(source.spec, t.spec, storage.spec, t.offset)
+    edge = _edge_of(base, source, found.region, found.inputs, found.outputs)
+    value = write.recorded(record.node_on(found.writing, (t, source)))
+    (
+        storage.value, storage.version, storage.call_site, base.edge, base.needs_grad, t.needs_grad,
+        info.version,
+    ) = value, storage.version + 1, call_site, edge, True, True, -1  # fmt: skip
+    t.current_fn()  # from the new one of the base
+    write.settle_written(storage)
+
+
+def _assignment(given: Spec, part: Spec, whole: Spec, offset: int) -> GradedAssignment:
+    key = given, part, whole, offset
+    found = graded_assignments.get(key)
+    if found is None:
+        writing = write.assignment_of(given, part, whole).direct
+        assert writing is not None
+        if len(graded_assignments) >= record.MAX_RECIPES:
+            graded_assignments.clear()
+        region = written_region(whole, part, offset)
+        found = GradedAssignment(writing, region, (whole, given), (whole,))
+        graded_assignments[key] = found
+    return found

@@ -1,0 +1,296 @@
+"""Captured functions that write memory at which others look: NumPy's arrays, addresses that were asked for."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjit as T
+from adjit.captured.replay import Replay
+
+CALLS = 9
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many calls were answered by a plan."""
+    count, run = [0], Replay.run
+
+    def counted(self: Replay, arguments: Any) -> Any:
+        found = run(self, arguments)
+        count[0] += found is not None
+        return found
+
+    monkeypatch.setattr(Replay, "run", counted)
+    return count
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return T.tensor(np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32))
+
+
+def seen(array: Any) -> list[float]:
+    return [float(x) for x in np.asarray(array).ravel()]
+
+
+def in_both_ways(program: Callable[[Callable[[Any], Any]], Iterator[Any]]) -> None:
+    """A program shows the same with functions that are captured and with those that are not."""
+    plain, captured = [list(program(wrap)) for wrap in (lambda f: f, T.compile)]
+    assert plain == captured
+
+
+RULES = {
+    "SGD": lambda p: T.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: T.optim.SGD(p, lr=0.1, momentum=0.9),
+    "Adam": lambda p: T.optim.Adam(p, lr=0.1),
+    "one by one": lambda p: T.optim.Rprop(p, lr=0.1),
+}
+WATCHES: dict[str, Callable[[Any], Any]] = {
+    "array": lambda p: p.detach().numpy(),
+    "part of an array": lambda p: p.detach().numpy()[..., 1:],
+    "address": lambda p: p.data_ptr(),
+    "DLPack": lambda p: np.from_dlpack(p.detach()),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("watch", WATCHES)
+def test_training_is_seen_where_others_look(watch: str, rule: str, replays: list[int]) -> None:
+    def program(wrap: Any) -> Iterator[Any]:
+        params = [numbers(3, 4, seed=1).requires_grad_(), numbers(3, seed=2).requires_grad_()]
+        optimizer = RULES[rule](params)
+        kept = [WATCHES[watch](p) for p in params]
+        addresses = [p.data_ptr() for p in params]
+        x = numbers(5, 4)
+
+        @wrap
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = T.nn.functional.linear(x, *params).tanh().square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        for k in range(CALLS):
+            loss = step(x)
+            for p, place in zip(params, kept, strict=True):
+                yield seen(p.detach())
+                if watch == "address":
+                    floats = (ctypes.c_float * p.numel()).from_address(place)
+                    yield list(floats)
+                else:
+                    yield seen(place)
+                    if k == 5 and place.flags.writeable:
+                        place[...] = 0.25  # and the next step starts there
+            yield loss.item()
+        assert [p.data_ptr() for p in params] == addresses
+
+    in_both_ways(program)
+    assert replays[0] >= CALLS - 4
+
+
+def test_arrays_come_and_go(replays: list[int]) -> None:
+    def program(wrap: Any) -> Iterator[Any]:
+        w, array = numbers(4).requires_grad_(), None
+
+        @wrap
+        def step(x: Any) -> Any:
+            with T.no_grad():
+                w.mul_(0.5).add_(x)
+            return w.detach() * 2
+
+        for k in range(16):
+            yield seen(step(numbers(4, seed=k)))
+            if k in (4, 12):
+                array = w.detach().numpy()
+            if k == 8:
+                array = None
+            if array is not None:
+                yield seen(array)
+                array[0] = k
+                yield seen(w.detach())
+
+    in_both_ways(program)
+    assert replays[0] >= 8
+
+
+def test_memory_is_not_passed_on_to_other_values(replays: list[int]) -> None:
+    """The old bytes are free before the new value is computed: nothing else may be written there."""
+
+    def program(wrap: Any) -> Iterator[Any]:
+        w = numbers(64, 64).requires_grad_()
+        array = w.detach().numpy()
+
+        @wrap
+        def step(x: Any) -> Any:
+            with T.no_grad():
+                first = (w * x).sin()
+                second = (first @ first).cos()
+                w.copy_(second @ second)
+            return first, second
+
+        for k in range(CALLS):
+            first, second = step(numbers(64, 64, seed=k))
+            yield seen(first), seen(second), seen(array), seen(w.detach())
+
+    in_both_ways(program)
+    assert replays[0] >= CALLS - 3
+
+
+# ----- functions that can look there themselves: they run as usual -----
+
+
+def written(w: Any, x: Any) -> None:
+    with T.no_grad():
+        w.add_(x)
+
+
+GLOBAL: dict[str, Any] = {}
+
+
+def reading_argument(w: Any) -> Any:
+    array = w.detach().numpy()
+
+    def step(x: Any, array: Any = array) -> Any:
+        written(w, x)
+        return seen(array)
+
+    return step
+
+
+def reading_in_new_code(w: Any) -> Any:
+    """Nobody looks into the code that reads before it runs, in the sixth call, which is watched."""
+    array = w.detach().numpy()
+    GLOBAL["look"] = lambda: seen(array)
+
+    def step(x: Any) -> Any:
+        written(w, x)
+        return GLOBAL["look"]() if GLOBAL["call"] >= 5 else None
+
+    return step
+
+
+def reading_by_address(w: Any) -> Any:
+    place = w.data_ptr()
+
+    def step(x: Any) -> Any:
+        written(w, x)
+        return ctypes.c_float.from_address(place).value
+
+    return step
+
+
+def reading_by_another_tensor(w: Any) -> Any:
+    other = T.from_numpy(w.detach().numpy())
+
+    def step(x: Any) -> Any:
+        before = other * 1
+        written(w, x)
+        return seen((other * 2 + before).detach())
+
+    return step
+
+
+def reading_by_another_tensor_late(w: Any) -> Any:
+    other = T.from_numpy(w.detach().numpy())
+
+    def step(x: Any) -> Any:
+        written(w, x)
+        return other * 2
+
+    return step
+
+
+def failing(w: Any) -> Any:
+    w.data_ptr()
+
+    def step(x: Any) -> Any:
+        written(w, x)
+        raise KeyError("on purpose")
+
+    def call(x: Any) -> Any:
+        try:
+            step(x)
+        except KeyError as error:
+            return str(error)
+
+    return call
+
+
+def looking_at_a_value(w: Any) -> Any:
+    w.data_ptr()
+
+    def step(x: Any) -> Any:
+        written(w, x)
+        first = w.sum().item()
+        written(w, x)
+        return first, w.sum().item()
+
+    return step
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        reading_argument, reading_in_new_code, reading_by_address, reading_by_another_tensor,
+        reading_by_another_tensor_late, failing, looking_at_a_value,
+    ],
+    ids=lambda make: make.__name__,
+)  # fmt: skip
+def test_who_looks_there_sees_what_was_written(make: Any) -> None:
+    def program(wrap: Any) -> Iterator[Any]:
+        w = numbers(4).requires_grad_()
+        array = w.detach().numpy()
+        step = wrap(make(w))
+        for k in range(CALLS):
+            GLOBAL["call"] = k
+            found = step(numbers(4, seed=k))
+            yield (seen(found.detach()) if isinstance(found, T.Tensor) else found), seen(array)
+            yield seen(w.detach()), array.ctypes.data == w.data_ptr()
+
+    in_both_ways(program)
+
+
+def test_what_cannot_be_computed_leaves_memory_in_its_place() -> None:
+    """A bad index is found after a write, or before one; arrays show what tensors have."""
+    for is_late in (False, True):
+        w, v = numbers(4).requires_grad_(), numbers(4)
+        arrays = [t.detach().numpy() for t in (w, v)]
+
+        @T.compile
+        def step(x: Any, rows: Any, is_late: bool = is_late, w: Any = w, v: Any = v) -> Any:
+            written(w, x if is_late else x[rows])
+            v.add_(x[rows])
+            return v * 2
+
+        for k in range(CALLS):
+            rows = T.tensor([0, 1, 2, 9 if k in (1, 6) else 3])
+            if k in (1, 6):
+                with pytest.raises(IndexError):
+                    step(numbers(4, seed=k), rows).tolist()
+            else:
+                step(numbers(4, seed=k), rows).tolist()
+            for t, array in zip((w, v), arrays, strict=True):
+                assert t.tolist() == array.tolist()
+                assert t.data_ptr() == array.ctypes.data
+
+
+def test_an_argument_that_shows_what_is_written() -> None:
+    def program(wrap: Any) -> Iterator[Any]:
+        w = numbers(4).requires_grad_()
+        array = w.detach().numpy()
+
+        @wrap
+        def step(x: Any) -> Any:
+            written(w, x)
+            return x * 2
+
+        for k in range(CALLS):
+            x = T.from_numpy(array) if k % 4 == 3 else numbers(4, seed=k)
+            yield seen(step(x)), seen(array), seen(w.detach())
+
+    in_both_ways(program)
