@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -12,11 +13,13 @@ from numba import types
 
 from .. import devices, dtypes
 from ..autograd.function import Function as AutogradFunction
+from ..autograd.function import FunctionCtx, FunctionOp
 from ..autograd.modes import is_grad_enabled
 from ..graph.levels import innermost, is_traced, tracers
-from ..graph.node import dense_spec
+from ..graph.node import GradNode, dense_spec
 from ..graph.primitives import empty, from_array, number
-from ..graph.record import needs_grad
+from ..graph.record import as_tensors, edge_of, give_history, needs_grad, new_grad_node
+from ..graph.saved import packed
 from ..graph.state import state
 from ..ops.joining import stack
 from ..schedule.settle import value_of
@@ -100,6 +103,7 @@ class UserKernel:
         remember(self.py_func)
         # The node of the graph by the name of the kernel, in `repr` and in drawings.
         self._call: Any = type(self.py_func.__name__, (KernelCall,), {})
+        self._op = _JointOp(self._call)
 
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__name__}>"
@@ -113,10 +117,35 @@ class UserKernel:
         values = _values(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
+        if not code.wrt and not code.written:  # nothing to record
+            results = code.module.primal(*values)
+            made = code.as_results(results if code.is_tuple else (results,)[: len(code.kinds)])
+            return tuple(made) if code.is_tuple else made[0] if made else None
+        if code.is_joint and not code.written:
+            return self._recorded(code, values, args)
         outs = self._call.apply(Call(code, values), *args)
         if not code.kinds:
             return None
         return outs[: len(code.kinds)] if code.is_tuple else outs[0]
+
+    def _recorded(self, code: KernelCode, values: Sequence[Any], args: Sequence[Any]) -> Any:
+        """A result whose gradient is known already, with its backward node: what `apply` would make, in
+        a third of the time."""
+        wrt = code.wrt
+        results, gradients = code.pull_back(values, (1.0,), [args[k] for k in wrt])
+        (out,) = code.as_results(results)
+        ctx: Any = FunctionCtx()
+        ctx.code, ctx.gradients = code, gradients
+        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+        edges = [None, *[edge_of(a) if k in wrt else None for k, a in enumerate(args)]]
+        specs = (None, *[a.spec if isinstance(a, Tensor) else None for a in args])
+        node = new_grad_node(self._op, edges, specs)
+        node.context, node.outputs = ctx, (out.spec,)
+        kept: list[Any] = [(a, a.counter.version, None) for a in args if isinstance(a, Tensor)]
+        node.saved = [packed(one) for one in kept] if state.saving else kept
+        ctx._node = weakref.ref(node)
+        give_history(out, node)
+        return out
 
     def _of_examples(self, args: Sequence[Any]) -> Any:
         """A call inside of `vmap`: one of a kernel with the loop over the examples."""
@@ -373,6 +402,21 @@ class KernelCall(AutogradFunction):
             found = KernelPullback.apply(code, len(args), *args, *floats, *written)
         grads = dict(zip(code.wrt, found, strict=True))
         return (None, *[grads.get(k) for k in range(len(args))])
+
+
+class _JointOp(FunctionOp):
+    """The op behind the backward node of a call whose gradient was computed with its value."""
+
+    def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        ctx: Any = fn.context
+        if ctx.gradients is None or state.grad or grads[0] is None:
+            return super().apply_vjp(fn, grads)
+        _ = ctx.saved_tensors  # an error if they were freed, or overwritten since
+        (adjoint,) = as_tensors(fn, grads)
+        found: list[Any] = [None] * len(fn.edges)
+        for k, g in zip(ctx.code.wrt, ctx.gradients, strict=True):
+            found[k + 1] = g * (adjoint if adjoint.dtype is g.dtype else adjoint.to(g.dtype))
+        return found
 
 
 def _restored(ctx: Any) -> list[Any]:
