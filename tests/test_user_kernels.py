@@ -340,6 +340,14 @@ def pair_from_a_loop(x):
     return s
 
 
+def index_that_a_store_changes(x, p):
+    s = 0.0
+    for k in range(3):
+        p[p[k]] = (p[k] * 2 + 1) % 5
+        s += x[p[k]] * x[p[k]] * x[k]
+    return s
+
+
 def sums_beside_stores(a):
     """Adjoints of elements that stay the same in a loop which writes their array: elsewhere, or there."""
     n = len(a)
@@ -412,7 +420,7 @@ STATEMENTS = [
     (matrices, (A, X)), (stepping, (X, 0.7)), (swaps, (X, Y)), (functions, (X, Y)), (tuples, (X,)),
     (late_variable, (X,)), (short_names, (X,)), (checked, (X,)), (insertion, (X,)), (pair_from_a_loop, (X,)),
     (sums_beside_stores, (A.copy(),)), (sides_run_again, (X, Y)), (found_where_stored, (X, Y)),
-    (lost_where_stored, (X,)),
+    (lost_where_stored, (X,)), (index_that_a_store_changes, (X, np.arange(5))),
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
 ]  # fmt: skip
 

@@ -215,10 +215,9 @@ class ReverseWriter(ProcedureWriter):
         """Whether nobody in the block writes the array of a load before a position."""
         root = self.f.root(load.array)
         for k in range(at + 1, min(position + 1, len(block.items))):
-            item = block.items[k]
-            if root in self._writes(item) and not (
-                k == position and isinstance(item, StoreElement)
-            ):
+            if root in self._writes(
+                block.items[k]
+            ):  # an index of a store is needed before its undo
                 return False
         return True
 
