@@ -206,10 +206,10 @@ class ReverseWriter(ProcedureWriter):
             for line in [*reversed(lines), f"{name} = {text(value)}"]:
                 sides[-1].add(line)
         self.need(branch.condition, back, position)
-        for head, lines in zip((f"if {text(branch.condition)}:", "else:"), sides, strict=True):
+        for head, side_lines in zip((f"if {text(branch.condition)}:", "else:"), sides, strict=True):
             w.add(head)
             with w.indented():
-                w.extend(lines)
+                w.extend(side_lines)
 
     def _is_unchanged(self, load: Load, at: int, block: Suite, position: int) -> bool:
         """Whether nobody in the block writes the array of a load before a position."""
