@@ -340,12 +340,87 @@ def pair_from_a_loop(x):
     return s
 
 
+def index_that_a_store_changes(x, p):
+    s = 0.0
+    for k in range(3):
+        p[p[k]] = (p[k] * 2 + 1) % 5
+        s += x[p[k]] * x[p[k]] * x[k]
+    return s
+
+
+def sums_beside_stores(a):
+    """Adjoints of elements that stay the same in a loop which writes their array: elsewhere, or there."""
+    n = len(a)
+    for j in range(n):
+        for k in range(j):
+            for i in range(j, n):
+                a[i, j] -= 0.1 * a[i, k] * a[j, k]
+        for i in range(j + 1, n):
+            a[i, j] /= 2.0 + a[j, j] * a[j, j]
+    for j in range(3):
+        m = j - 1
+        for i in range(n):
+            a[i, 3] += a[1, m] * a[i, 0]
+    for i in range(n):
+        a[i, 1] += a[1, 1] * a[i, 0]
+    for j in range(1, n):
+        for i in range(j + 1):
+            a[i, 2] *= 0.5 + a[j, 2] * a[i, 0]
+    s = 0.0
+    for i in range(n):
+        s += a[i, 1] * a[i, 3] * (i + 1) + a[i, 2] * a[0, i]
+    return s
+
+
+def sides_run_again(x, y):
+    """Branches whose results the way back needs: what they read is still there, or was written meanwhile."""
+    s = 0.0
+    for i in range(len(x)):
+        left = x[i] - x[i - 1] if i > 0 else x[i]
+        right = y[i] * x[i] if x[i] > 0.1 else 0.5 * y[i]
+        y[i] = left * right
+        s += math.sin(left) * right + y[i] * left
+        later = y[i] * y[i] if s > 0.3 else y[i - 1]
+        s += later * later * left
+    return s
+
+
+def found_where_stored(x, y):
+    """Results that a store has, and that later stores overwrite: some of those have to be put back."""
+    total = 1.5
+    for _ in range(3):
+        for i in range(len(x)):
+            y[i] = x[i] / total
+            x[i] = math.exp(-y[i]) * y[i]
+        for i in range(1, len(x)):
+            z = math.tanh(x[i - 1])
+            x[i] = z
+            y[0] += z * z * x[i]
+            x[i - 1] = y[i] * x[i]
+            total += z / (2.0 + x[i])
+    return np.sum(x * y) + total
+
+
+def lost_where_stored(x):
+    w = np.zeros(len(x))
+    total = 1.0
+    for _ in range(2):
+        for i in range(1, len(x)):
+            z = math.tanh(x[i] * total)
+            w[i] = z
+            w[i - 1] = z * x[i]
+            total += z * 0.1
+    return total
+
+
 STATEMENTS = [
     (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
     (zero_trips, (X, 3)), (overwrite, (Y,)), (short_circuit, (X - 0.7,)),
     (gather, (Y, np.array([1, 1, -1, 3, 1, 0]))), (wraps, (X, Y)), (views, (A, X)), (slices, (X, Y)),
     (matrices, (A, X)), (stepping, (X, 0.7)), (swaps, (X, Y)), (functions, (X, Y)), (tuples, (X,)),
     (late_variable, (X,)), (short_names, (X,)), (checked, (X,)), (insertion, (X,)), (pair_from_a_loop, (X,)),
+    (sums_beside_stores, (A.copy(),)), (sides_run_again, (X, Y)), (found_where_stored, (X, Y)),
+    (lost_where_stored, (X,)), (index_that_a_store_changes, (X, np.arange(5))),
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
 ]  # fmt: skip
 
@@ -1333,6 +1408,37 @@ def test_only_indices_that_may_be_negative_are_asked():
     assert sum(index.startswith("nat(") for index in read) == 4  # k, 2 * k // 3, i - 1, i
     assert "2" in read
     assert_gradients(both, X.copy(), np.array([1, -1]))
+
+
+def test_no_more_is_kept_than_the_way_back_needs():
+    def elimination(a):
+        for k in range(len(a)):
+            for j in range(k + 1, len(a)):
+                for i in range(len(a)):
+                    a[i, j] -= a[i, k] * a[k, j]
+        return a[0, 2] * a[1, 2]
+
+    def normalized(x, y):
+        for _ in range(3):
+            total = 0.0
+            for i in range(len(x)):
+                y[i] = math.exp(x[i])
+                total += y[i]
+            for i in range(len(x)):
+                x[i] = y[i] / total
+        return x[0] * x[1]
+
+    def stencil(x):
+        s = 0.0
+        for i in range(len(x)):
+            left = x[i] - x[i - 1] if i > 0 else x[i]
+            s += left * left
+        return s
+
+    assert "_s +=" in adjit.kernel(sums_beside_stores).source(A)
+    assert "_s +=" not in adjit.kernel(elimination).source(A)  # `a[k, j]` is among what is written
+    assert "kept: left" not in adjit.kernel(stencil).explain(X)
+    assert len(re.findall("kept: (?!old)", adjit.kernel(normalized).explain(X, Y))) == 1  # total
 
 
 # ----- random programs -----

@@ -16,7 +16,7 @@ from .batched_function import NO_SETUP, apply_to_examples
 from .dual import DualLevel
 
 
-class _Op:
+class FunctionOp:
     """The op behind the backward node of a user's function."""
 
     def __init__(self, cls: type[Function]) -> None:
@@ -498,8 +498,8 @@ def _finish(
 
 
 @functools.cache
-def _op_of(cls: type[Function]) -> _Op:
-    return _Op(cls)
+def _op_of(cls: type[Function]) -> FunctionOp:
+    return FunctionOp(cls)
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -47,8 +47,8 @@ import numpy as np
 from numba import carray, float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
-    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, nat, open_tape, overlap, pick, release,
-    reserve, tape_less,
+    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, nat, open_tape, over, overlap, pick,
+    release, reserve, rest, tape_less,
     tape_low, tape_more, tape_set, tape_top, trigamma,
 )
 

@@ -36,9 +36,11 @@ from .structure import (
     walk,
 )
 from .tape_layout import TapeLayout, trips_text
-from .undo import needed_undos
+from .undo import may_read_before, needed_undos, never_meet
 from .vocabulary import CHEAP, applied, text
 from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
+
+SHORT = 8  # steps of a branch that may run again on the way back
 
 
 @dataclass(eq=False)
@@ -74,6 +76,7 @@ class ReverseWriter(ProcedureWriter):
         self.active = active_names(f, params)
         self.tape = TapeLayout(f)
         self.undone: set[str] | None = None  # stores whose old value is kept; None: all
+        self.found_again: set[str] = set()  # names whose value is read where it was stored
         self._start_sweep()
 
     def _start_sweep(self) -> None:
@@ -129,6 +132,8 @@ class ReverseWriter(ProcedureWriter):
             self.counted.add(name)
         if self.is_persistent(block) or name in back.have:
             return
+        if self._may_be_found_again(name, item):
+            self.found_again.add(name)  # from the next sweep on
         match item:
             case Apply() if item.function in CHEAP:
                 for a in item.args:
@@ -144,6 +149,8 @@ class ReverseWriter(ProcedureWriter):
                 for x in (item.condition, a, b):
                     self.need(x, back, position)
                 back.w.add(f"{name} = {text(a)} if {text(item.condition)} else {text(b)}")
+            case Branch() if self._is_cheap(item, at, block, position):
+                self._choose_again(name, item, back, position)
             case Repeat() if name == item.counter:
                 pass
             case Repeat() if at == -1 and (line := self._closed_form(item, name)) is not None:
@@ -167,14 +174,50 @@ class ReverseWriter(ProcedureWriter):
             return c.first, item.args[1] if item.function == "+" else -item.args[1]
         return None
 
+    def _is_cheap(self, branch: Branch, at: int, block: Suite, position: int) -> bool:
+        """Whether both sides of a branch may run again: they are short, and what they read is still there."""
+        items = branch.then.items + branch.orelse.items
+        return len(items) <= SHORT and all(
+            item.function in CHEAP
+            if isinstance(item, Apply)
+            else isinstance(item, Load) and self._is_unchanged(item, at, block, position)
+            for item in items
+        )
+
+    def _choose_again(self, name: str, branch: Branch, back: WayBack, position: int) -> None:
+        """Code that chooses a result of a branch once more."""
+        w = back.w
+        _, *values = next(r for r in branch.results if r[0] == name)
+        sides: list[Lines] = []
+        for side, value in zip((branch.then, branch.orelse), values, strict=True):
+            lines, needed = [], {value}
+            for item in reversed(side.items):
+                if isinstance(item, (Apply, Load)) and item.dst in needed:
+                    needed.discard(item.dst)
+                    needed |= set(item.args if isinstance(item, Apply) else item.index)
+                    if isinstance(item, Load):
+                        self.read_again.setdefault(self.f.root(item.array), []).append(item)
+                        lines.append(f"{item.dst} = {self.place(item.array, item.index)}")
+                    else:
+                        lines.append(applied(item))
+            for a in [a for a in needed if isinstance(a, str)]:
+                self.need(a, back, position)
+            sides.append(Lines())
+            for line in [*reversed(lines), f"{name} = {text(value)}"]:
+                sides[-1].add(line)
+        self.need(branch.condition, back, position)
+        for head, side_lines in zip((f"if {text(branch.condition)}:", "else:"), sides, strict=True):
+            w.add(head)
+            with w.indented():
+                w.extend(side_lines)
+
     def _is_unchanged(self, load: Load, at: int, block: Suite, position: int) -> bool:
         """Whether nobody in the block writes the array of a load before a position."""
         root = self.f.root(load.array)
         for k in range(at + 1, min(position + 1, len(block.items))):
-            item = block.items[k]
-            if root in self._writes(item) and not (
-                k == position and isinstance(item, StoreElement)
-            ):
+            if root in self._writes(
+                block.items[k]
+            ):  # an index of a store is needed before its undo
                 return False
         return True
 
@@ -260,11 +303,64 @@ class ReverseWriter(ProcedureWriter):
                 ]
                 if any(self.f.places[n][0] in inside for n in names):
                     break
-                if self.f.root(load.array) in self._writes(block.owner):
+                if not self._is_left_alone(load, block.owner):
                     break
                 found = block.owner
             block = block.parent
         return found
+
+    def _stored(self, name: str) -> tuple[StoreElement, Load] | None:
+        """The store of a name in its block, and a load of what it has stored."""
+        block, at = self.f.places[name]
+        for k in range(at + 1, len(block.items)):
+            item = block.items[k]
+            if isinstance(item, StoreElement) and item.value == name and not item.adds:
+                if self.f.arrays[item.array][1] != self.f.types.get(name):
+                    return None  # it was rounded
+                load = Load(f"{item.old}_again", item.array, item.index)
+                self.f.places[load.dst] = block, k
+                return item, load
+        return None
+
+    def _may_be_found_again(self, name: str, item: Statement) -> bool:
+        """Whether the value of a name, which costs something, is still where it was stored when the way back
+        comes there, with no more kept than is kept anyhow."""
+        if self.undone is None or isinstance(item, (Load, StoreElement)):
+            return False
+        if isinstance(item, Apply) and item.function in CHEAP and item.function != "/":
+            return False
+        stored = self._stored(name)
+        return stored is not None and all(
+            other.old in self.undone
+            for _, other in walk(self.f.body)
+            if isinstance(other, StoreElement)
+            and self.f.root(other.array) == self.f.root(stored[0].array)
+            and may_read_before(self.f, stored[1], other)
+        )
+
+    def _find_again(self, item: StoreElement, back: WayBack) -> None:
+        """Read the value that a store has stored, before its place is given back what was there."""
+        name = item.value
+        if not isinstance(name, str) or name not in self.found_again or name in back.have:
+            return
+        stored = self._stored(name)
+        if stored is None or stored[0] is not item:
+            return
+        for a in item.index:
+            self.need(a, back)
+        self.read_again.setdefault(self.f.root(item.array), []).append(stored[1])
+        back.w.add(f"{name} = {self.place(item.array, item.index)}")
+        back.have.add(name)
+
+    def _is_left_alone(self, load: Load, loop: Repeat) -> bool:
+        """Whether no round of a loop writes the place of a load, which is the same in all of them."""
+        root = self.f.root(load.array)
+        return root not in self._writes(loop) or all(
+            never_meet(self.f, loop, load, item)
+            for block in inner_blocks(loop)
+            for _, item in walk(block)
+            if isinstance(item, StoreElement) and self.f.root(item.array) == root
+        )
 
     def _strong(self, g: str, expression: str, item: Apply) -> str:
         """No gradient times whatever is no gradient, also where the derivative is infinite."""
@@ -272,6 +368,9 @@ class ReverseWriter(ProcedureWriter):
             return expression
         if item.function == "*" and any(not isinstance(a, str) for a in item.args):
             return expression
+        divided = re.fullmatch(rf"{g} / (\w+|\(\w+ \+ \w+\))", expression)
+        if divided:
+            return f"over({g}, {divided[1]})"
         if "/" in expression or "**" in expression:  # would raise in plain Python
             return f"({expression} if {g} != 0 else 0.0)"
         return f"pick({g} != 0, {expression}, 0.0)"
@@ -282,6 +381,10 @@ class ReverseWriter(ProcedureWriter):
         g, args, function = f"{item.dst}_b", item.args, item.function
         if function == "select" or function in PICKS:
             self._back_pick(item, back)
+        elif function in ("abs", "math.fabs"):
+            x, zero = args[0], self.zero(item.dst)
+            self.need(x, back)
+            self.add(x, f"pick({x} > 0, {g}, pick({x} < 0, -{g}, {zero}))", back)
         elif function == "*" and args[0] == args[1]:
             self.need(args[0], back)
             self.add(args[0], self._strong(g, f"({g} + {g}) * {text(args[0])}", item), back)
@@ -314,14 +417,21 @@ class ReverseWriter(ProcedureWriter):
             self.need(a, back)
             self.need(b, back)
             test = PICKS[item.function].format(text(a), text(b))
-        self.add(a, f"({g} if {test} else {self.zero(str(a))})", back)
-        self.add(b, f"({self.zero(str(b))} if {test} else {g})", back)
+        zero = self.zero(item.dst)
+        if self.is_active(a) and self.is_active(b) and isinstance(a, str) and isinstance(b, str):
+            back.w.add(f"{item.dst}_p = pick({test}, {g}, {zero})")
+            self.add(a, f"{item.dst}_p", back)
+            self.add(b, f"rest({g}, {item.dst}_p)", back)
+        else:
+            self.add(a, f"pick({test}, {g}, {zero})", back)
+            self.add(b, f"pick({test}, {zero}, {g})", back)
 
     def _undoes(self, item: StoreElement) -> bool:
         return self.undone is None or item.old in self.undone
 
     def back_store(self, item: StoreElement, back: WayBack) -> None:
         undoes, active = self._undoes(item), self.is_active(item.array)
+        self._find_again(item, back)
         if undoes or active:
             for a in item.index:
                 self.need(a, back)
@@ -616,9 +726,11 @@ class ReverseWriter(ProcedureWriter):
             again = [*self.parts.values(), *self.rounds.values()]
             for parts in again:
                 parts.choose(self.undone or ())
+            before = set(self.found_again)
             back = self._sweep()
             undone = needed_undos(self.f, self.read_again, [parts.loop for parts in again])
-            if undone == self.undone and self.tape.known == self.tape.taped:
+            settled = undone == self.undone and self.tape.known == self.tape.taped
+            if settled and before == self.found_again:
                 return back
             self.undone, self.tape.known = undone, self.tape.taped
         raise NotDifferentiable(f"{self.f.heading}: what {self.f.name} must keep cannot be decided")

@@ -73,6 +73,36 @@ def nat(typing: Any, index: Any) -> Any:
     return types.uint64(index), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def pick(typing: Any, condition: Any, a: Any, b: Any) -> Any:
+    """`a if condition else b` without a branch: processors guess wrong what a minimum was taken from."""
+    result = typing.unify_types(types.unliteral(a), types.unliteral(b))
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kinds = (types.boolean, result, result)
+        return builder.select(
+            *[context.cast(builder, v, t, k) for v, t, k in zip(args, sig.args, kinds, strict=True)]
+        )
+
+    return result(condition, a, b), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def rest(typing: Any, g: Any, part: Any) -> Any:
+    """What `part`, which is `g` or zero, leaves of `g`: of a second `pick` by one test LLVM makes a branch."""
+    result = typing.unify_types(types.unliteral(g), types.unliteral(part))
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word = ir.IntType(result.bitwidth)
+        a, b = (
+            builder.bitcast(context.cast(builder, v, t, result), word)
+            for v, t in zip(args, sig.args, strict=True)
+        )
+        return builder.bitcast(builder.xor(a, b), context.get_data_type(result))
+
+    return result(g, part), codegen
+
+
 at_f8: Any = _pointer(types.float64)
 at_f4: Any = _pointer(types.float32)
 at_i8: Any = _pointer(types.int64)
@@ -94,6 +124,12 @@ if config.DISABLE_JIT:
 
     def nat(index: int) -> int:
         return index
+
+    def pick(condition: bool, a: Any, b: Any) -> Any:
+        return a if condition else b
+
+    def rest(g: float, part: float) -> float:
+        return g if part == 0 else 0.0
 
     def _pool_address() -> int:
         return int(_pool.ctypes.data)
@@ -260,9 +296,9 @@ def overlap(a, b):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def pick(condition, a, b):  # type: ignore[no-untyped-def]
-    """`a if condition else b` as a call: Numba has a block less, and follows chains of blocks by recursion."""
-    return a if condition else b
+def over(g, x):  # type: ignore[no-untyped-def]
+    """`g / x`, but zero where `g` is, without a branch and without an error in plain Python."""
+    return pick(g != 0, g / pick(g != 0, x, 1.0), 0.0)
 
 
 @_compiled

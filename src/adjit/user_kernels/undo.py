@@ -152,6 +152,53 @@ def _compare(
     return True
 
 
+def never_meet(f: Procedure, loop: Repeat, load: Load, store: StoreElement) -> bool:
+    """Whether in one run of a loop a load, whose index stays the same, and a store reach different places."""
+    if load.array != store.array or len(load.index) != len(store.index):
+        return False
+    block_of_load, block_of_store = f.places[load.dst][0], f.places[store.old][0]
+    for a, b in zip(load.index, store.index, strict=True):
+        x, y = affine(f, a), affine(f, b)
+        if (
+            x is None
+            or y is None
+            or min(least(f, a, block_of_load), least(f, b, block_of_store)) < 0
+        ):
+            continue  # a negative index counts from the end: nothing is known
+        if x[0] == y[0]:
+            stays = x[0] is None or not _is_made_in(f, loop, x[0])
+            if stays and x[1] != y[1]:
+                return True
+        elif _is_below(f, loop, x, y) or _is_below(f, loop, y, x):
+            return True
+    return False
+
+
+def _is_below(
+    f: Procedure, loop: Repeat, x: tuple[str | None, int], y: tuple[str | None, int]
+) -> bool:
+    """Whether one index is always less than another: the counter of one has the other one for a bound."""
+    if x[0] is not None and (y[0] is None or not _is_made_in(f, loop, y[0])):
+        last = _bounds(f, x[0])[1]
+        if last is not None and last[0] == y[0] and last[1] + x[1] < y[1]:
+            return True
+    if y[0] is not None and (x[0] is None or not _is_made_in(f, loop, x[0])):
+        first = _bounds(f, y[0])[0]
+        if first is not None and first[0] == x[0] and x[1] < first[1] + y[1]:
+            return True
+    return False
+
+
+def _is_made_in(f: Procedure, loop: Repeat, name: str) -> bool:
+    """Whether a name changes while a loop runs."""
+    block: Suite | None = f.places[name][0]
+    while block is not None:
+        if block.owner is loop:
+            return True
+        block = block.parent
+    return False
+
+
 def own_offset(
     f: Procedure, loop: Repeat, accesses: Sequence[Load | StoreElement]
 ) -> tuple[int, int] | None:
