@@ -130,10 +130,8 @@ class Run:
         self.is_dynamic = False
         self.problem = ""
         self._kinds: dict[CodeType, str] = {}
-        self._known, self._on_new = (
-            known,
-            on_new,
-        )  # what is called before code runs that is not known
+        self._known = known
+        self._on_new = on_new  # called before code runs that is not known
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

@@ -193,11 +193,7 @@ class Session:
         value = value_slot.__get__(storage)
         if self._is_mine() and storage not in self.written and storage not in self.storages:
             self.storages[storage], self.versions[storage] = value, storage.version
-            if (
-                self.exported is not None
-                and not self.problem
-                and self.exported.meets(value, storage)
-            ):
+            if self.exported and not self.problem and self.exported.meets(value, storage):
                 stop_capturing("it reads by another name what it writes where an array looks")
                 return value_slot.__get__(storage)
         return value
@@ -218,14 +214,10 @@ class Session:
                     self.versions[storage] = storage.version
             self.written.add(storage)
             if getattr(storage, "shared", 0):  # it has none while it is being made
-                stop_capturing(
-                    "it writes memory that an array looks at"
-                )  # which the function may read
-            elif (
-                self.exported is not None
-                and storage in self.storages
-                and shared_slot.__get__(storage)  # which is hidden
-            ):
+                # The function may read that memory.
+                stop_capturing("it writes memory that an array looks at")
+            elif self.exported and storage in self.storages and shared_slot.__get__(storage):
+                # It was hidden from what wrote there.
                 self.exported.homes.setdefault(storage, self.storages[storage])
         value_slot.__set__(storage, value)
 

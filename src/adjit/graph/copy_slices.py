@@ -64,9 +64,8 @@ class CopySlices:
         written = fn.context
         assert isinstance(written, WrittenRegion)
         base, region, offset = written.base, written.region, written.offset
-        write.refuse_overlapping(
-            region
-        )  # a fill may write there, but its gradient has no single place
+        # A fill may write there, but its gradient has no single place.
+        write.refuse_overlapping(region)
         given = record.as_tensors(fn, grads)
 
         def run() -> tuple[NewTensor, NewTensor]:

@@ -602,9 +602,8 @@ class KernelPullback(AutogradFunction):
         try:
             kernel = code.kernel.tangents(args, wrt)
             kernel.code_for(_values([_first(a) for a in [*args, *along]]))
-        except (
-            NotDifferentiable
-        ):  # of arrays that change places in loops of loops, whose tangents cannot be read
+        except NotDifferentiable:
+            # Of arrays that change places in loops of loops, whose tangents cannot be read.
             if is_grad_enabled() or (tracers and is_traced(along)):
                 raise
             return _second_order(code, args, adjoints, along)
