@@ -58,8 +58,6 @@ PROTOCOLS = (
 # Those of the methods that have no arguments that could be asked.
 _OF_ONE = {*PROTOCOLS, "item", "tolist"} - {"__getitem__", "__setitem__", "__contains__", "__matmul__",
     "__rmatmul__"}  # fmt: skip
-
-
 _BINARY = {*OPERATORS, "__matmul__", "__rmatmul__"}
 
 
@@ -494,7 +492,9 @@ def _unwrap_functions() -> None:
     """Have functions and methods ask nobody."""
     for (module, name), function in _plain.items():
         setattr(module, name, function)
-        if inspect.isfunction(function) and function.__module__.startswith(_AS_THEY_WERE):
+        if (
+            inspect.isfunction(function) and function.__name__ == name
+        ):  # its home, no other name of it
             function.__module__ = module.__name__
     _plain.clear()
     for name, method in list(vars(Tensor).items()):
@@ -830,7 +830,7 @@ _PLAIN = {
     bool,
     str,
     type(None),
-}  # these, and other classes of arguments that are not asked
+}  # these, and other arguments that are not asked
 _QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)

@@ -369,11 +369,11 @@ class CompiledFunction:
                     found.is_hit = False
                     found.add(Capture(replay, form, self._shared(guards)))
                     if replay.waits and not replay.draws:
-                        del returned, session, graphs  # what was recorded never runs
+                        del returned, session, run, graphs  # what was recorded never runs
                         made = replay.run(arguments)
                         assert made is not None
                         return unflatten(form, iter(made))
-            del session, graphs  # or old values could not be written over
+            del session, run, graphs  # or old values could not be written over
             settle(everything=True)
         if problem:
             if problem is not NEW_CODE:
