@@ -141,8 +141,9 @@ def _says_something(kind: type) -> bool:
     found = getattr(kind, "__torch_function__", None)
     says = found is not None and getattr(found, "__func__", found) is not _QUIET
     if not says and kind in record.tensor_classes:
-        _quiet.add(kind)
         _PLAIN.add(kind)
+        if not _entered:
+            _quiet.add(kind)
     return says
 
 
@@ -289,10 +290,9 @@ class _TensorMethod(native.Native):
         return context._replace(fallback=self._ask, runtime=runtime)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        for value in args:
-            if value.__class__ not in _PLAIN:
-                return self._ask(*args, **kwargs)
-        return self._ask(*args, **kwargs) if kwargs else self.function(*args)
+        if _entered or kwargs or any(value.__class__ not in _PLAIN for value in args):
+            return self._ask(*args, **kwargs)
+        return self.function(*args)
 
     def _ask(self, /, *args: Any, **kwargs: Any) -> Any:
         is_operator = self.__name__ in _BINARY
@@ -623,6 +623,7 @@ def _enter(mode: Any) -> None:
             _of_tensors.update({name: own[name] for name in _asking() if name in own})
             for name, method in _asking().items():
                 setattr(Tensor, name, method)
+            _quiet.clear()
         _entered += 1
     _here.modes.append(mode)
 
@@ -639,6 +640,7 @@ def _leave() -> None:
                 else:
                     delattr(Tensor, name)
             _of_tensors.clear()
+            _quiet.update(_PLAIN & record.tensor_classes)
 
 
 def _get_current_function_mode() -> Any:
@@ -820,17 +822,10 @@ def resolve_name(f: Any) -> str | None:
     return None
 
 
-_quiet: set[type] = {
-    Tensor
-}  # classes of tensors that have nothing to say, as far as they were seen
-_PLAIN = {
-    Tensor,
-    int,
-    float,
-    bool,
-    str,
-    type(None),
-}  # these, and other arguments that are not asked
+# Classes of tensors that have nothing to say, as far as they were seen; none while modes are entered.
+_quiet: set[type] = {Tensor}
+# These, and other classes of arguments that are not asked.
+_PLAIN = {Tensor, int, float, bool, str, type(None)}
 _QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)
