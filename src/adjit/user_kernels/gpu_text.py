@@ -461,6 +461,13 @@ class KernelText:
             return found[0]
         if function == "pick":
             return self._choice(self._cast(found[0], "b"), *found[1:])
+        if function in ("rest", "over"):
+            kind = "f8" if kind == "i" else kind
+            g, other = (self._cast(v, kind) for v in found)
+            zero = self._cast(Typed("0", "i"), kind)
+            if function == "rest":
+                return Typed(f"{g} if {other} == 0 else {zero}", kind)
+            return Typed(f"{g} / {other} if {g} != 0 else {zero}", kind)
         if function in _CASTS:
             text = self._cast(found[0], _CASTS[function])
             if function == "int32":
