@@ -733,7 +733,10 @@ def test_an_interrupt_while_a_compiler_is_waited_for_loses_no_value(
             return link(source)
 
         for node in scheduling.pending:
-            for recipe in (node.recipe, node.recipe.alias):  # that for where it writes over its operand
+            for recipe in (
+                node.recipe,
+                node.recipe.alias,
+            ):  # that for where it writes over its operand
                 if recipe is not None:
                     recipe.head = ()
         monkeypatch.setattr(dispatch, "link", interrupted)
