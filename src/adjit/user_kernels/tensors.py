@@ -284,7 +284,23 @@ class UserKernel:
         return changed, made if code.is_tuple else (made,)
 
     def tangents(self, values: Sequence[Any], along: tuple[int, ...]) -> UserKernel:
-        """The kernel of (arguments like these, directions of some) that gives the tangents of results."""
+        """The kernel of (arguments like these, directions of some) that gives the tangents of results.
+
+        Args:
+            values: arguments of the kernel.
+            along: the positions of those that have directions.
+
+        Raises:
+            RuntimeError: on a GPU.
+
+        Example:
+            >>> @adjit.kernel
+            ... def square(x):
+            ...     return x[0] * x[0]
+            >>> x = adjit.tensor([3.0])
+            >>> square.tangents([x], (0,))(x, adjit.ones(1))
+            tensor(6.)
+        """
         name, firsts = self.py_func.__name__, _values([_first(v) for v in values])
         if place_of(name, firsts) is not None:
             raise RuntimeError(
