@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -318,6 +320,34 @@ def test_without_the_search_cycles_would_stay(monkeypatch):
 def test_the_search_is_registered_once():
     fastpath.runtime()
     assert gc.callbacks.count(cycles.bring_back) == 1
+
+
+def freed_after_an_import(between):
+    """Whether a cycle from before the import is freed when somebody asks, in a new process."""
+    program = f"""
+import gc, weakref
+class Cycle: pass
+old = Cycle()
+old.itself, seen = old, weakref.ref(old)
+import adjit
+assert gc.get_freeze_count() > 10_000
+del old
+{between}
+gc.collect()
+print(seen() is None)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return found.stdout == "True\n"
+
+
+def test_what_an_import_froze_is_seen_by_who_asks():
+    assert freed_after_an_import("")
+
+
+def test_what_the_program_froze_since_stays_frozen():
+    assert not freed_after_an_import("gc.freeze()")
 
 
 def test_collections_leave_tuples_alone_that_other_threads_fill():

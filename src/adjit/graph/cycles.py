@@ -37,10 +37,12 @@ def bring_back(phase: str, info: dict[str, int]) -> None:
     """Before a full collection, have the collector track what it could not see of graphs: always if
     somebody asks for one, otherwise so rarely that it takes two hundredths of the time."""
     global next_look
-    if phase != "start" or info["generation"] < FULL or not _tracking.is_loaded:
+    if phase != "start" or info["generation"] < FULL:
         return
-    began = perf_counter()
-    if began < next_look and not is_asked_for():
+    began, is_asked = perf_counter(), is_asked_for()
+    if is_asked:
+        thaw()
+    if not _tracking.is_loaded or (began < next_look and not is_asked):
         return
     _bring_back()
     ended = perf_counter()
@@ -141,9 +143,11 @@ def declare_old(before: int) -> None:
     """Have the collector leave alone what an import has made, `before` which there were so many objects.
 
     It makes a hundred thousand that stay, and a full collection would go through them in 70 ms, and
-    `bring_back` in as many. They are frozen with what was there before; if that was much, some of it is
-    the program's own and may become garbage: then all are only declared old, which takes no look at them.
+    `bring_back` in as many. They are frozen with what was there before, until somebody asks for a full
+    collection; if that was much, some of it is the program's own and may become garbage: then all are only
+    declared old, which takes no look at them.
     """
+    global frozen_here
     frozen = gc.get_freeze_count()
     if before > MOST_FROZEN:
         if not frozen:
@@ -151,6 +155,18 @@ def declare_old(before: int) -> None:
             gc.unfreeze()
     elif frozen <= FROZEN_BY_PYTHON:  # otherwise the program decides
         gc.freeze()
+        frozen_here = gc.get_freeze_count()
+
+
+frozen_here = 0  # objects, by `declare_old`
+
+
+def thaw() -> None:
+    """Have the collector look at what an import froze, unless the program has frozen more since."""
+    global frozen_here
+    if frozen_here and gc.get_freeze_count() <= frozen_here:
+        gc.unfreeze()
+    frozen_here = 0
 
 
 def watch() -> None:

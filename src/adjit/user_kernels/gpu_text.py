@@ -23,6 +23,7 @@ import numpy as np
 from ..kernels.math import integer
 from .scalar_source import MOST_FACTORS, ScalarWriter
 from .structure import Procedure
+from .vocabulary import CASTS
 
 DTYPES = {"f8": "float64", "f4": "float32"}
 _POINTER = "pointer "  # before the dtype of what lies on the tape
@@ -40,7 +41,9 @@ _TO_WHOLE = {f"math.{name}": f"np.{name}" for name in ("floor", "ceil", "trunc")
 _TESTS = {"np.isnan": "{0} != {0}", "np.isinf": "abs({0}) == {1}(math.inf)",
           "np.isfinite": "abs({0}) < {1}(math.inf)"}  # fmt: skip
 _TAPE_POINTERS = {"at_f8": "f8", "at_f4": "f4", "at_i8": "i8", "at_b1": "b1"}
-_CASTS = {"float64": "f8", "float32": "f4", "int64": "i", "int32": "i", "bool": "b"}
+_CASTS = {
+    name: t.str[1:] if t.kind == "f" else t.kind for name in CASTS for t in [np.dtype(name)]
+}
 
 
 class Typed(NamedTuple):

@@ -14,12 +14,12 @@ from .generated import typed_form
 from .runtime import digamma, trigamma
 from .source import Function, function_of_text, source_of
 from .structure import Apply, Atom, Branch, Load, Make, Procedure, Repeat, StoreElement, Suite
-from .vocabulary import call, text
+from .vocabulary import CASTS, call, text
 from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
 
 _MEANINGS: dict[str, Any] = {
     "np": np, "math": math, "digamma": digamma, "trigamma": trigamma,
-    "float64": np.float64, "float32": np.float32, "int64": np.int64, "int32": np.int32,
+    **{name: getattr(np, name) for name in CASTS - {"bool"}},
 }  # fmt: skip
 
 
