@@ -5,6 +5,7 @@ None of this has run on a GPU.
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
 import re
@@ -20,7 +21,7 @@ import adjit
 from adjit import config, driver
 from adjit.cuda import inspection, simulator
 from adjit.schedule.jit import nvidia
-from adjit.user_kernels import NotDifferentiable, gpu_run
+from adjit.user_kernels import NotDifferentiable, generated, gpu_files, gpu_run
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 from cuda_code import faults
@@ -143,6 +144,18 @@ def solved(A, b):
     return x
 
 
+def chosen(x, w):
+    """Between the loops: roots, maxima, expressions by a condition, a power."""
+    s = 0.0
+    for i in prange(len(x)):
+        s += x[i] * w[0]
+    r = math.sqrt(s * s + w[1])
+    t = max(s, w[1]) / r + min(r, w[2]) * abs(w[1])
+    t = s**w[1] if t > w[0] else t * np.maximum(r, w[0])
+    u = math.sqrt(x[0] - x[0]) * t if t < 0 else t / w[2]
+    return x * u, t
+
+
 def tensors(args, device, wrt):
     return [
         adjit.tensor(a, device=device, requires_grad=k in wrt) if isinstance(a, np.ndarray) else a
@@ -161,6 +174,7 @@ CASES = {
         (RNG.uniform(-1, 1, (3, 3)) + 3 * np.eye(3), RNG.uniform(-1, 1, (5, 3))),
         (0, 1),
     ),
+    "chosen": (chosen, (RNG.uniform(0.1, 1, 5), np.array([0.3, 1.7, 0.9])), (0, 1)),
     "counted": (
         counted,
         (RNG.uniform(-1, 1, 6), RNG.random(6) > 0.4, RNG.integers(0, 6, 6)),
@@ -197,6 +211,18 @@ def compare(f, args, wrt, rtol=1e-12):
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_are_those_of_the_cpu(name):
     compare(*CASES[name])
+
+
+def names_imported(header):
+    text = re.sub(r"\{\w+!?\w?\}", "None", header)
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    return {alias.name for node in found for alias in node.names}
+
+
+def test_the_host_of_a_gpu_has_all_that_a_way_back_calls():
+    of_cpu, of_gpu = names_imported(generated._HEADER), names_imported(gpu_files._HEADER)
+    assert {"over", "rest", "pick", "trigamma"} <= of_cpu
+    assert of_cpu - of_gpu == {"carray", "njit"}  # arrays there are no memory of the host
 
 
 @pytest.mark.parametrize("name", ["rowwise", "filters", "newton"])

@@ -307,6 +307,14 @@ def pick(condition: Any, a: Any, b: Any) -> Any:
     return a if condition else b
 
 
+def over(g: Any, x: Any) -> Any:
+    return g / x if g != 0 else 0.0
+
+
+def rest(g: Any, part: Any) -> Any:
+    return g if part == 0 else 0.0
+
+
 def overlap(a: GpuArray, b: GpuArray) -> bool:
     """Whether the memory of two arrays overlaps."""
     return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
