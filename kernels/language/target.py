@@ -228,12 +228,23 @@ for _kind in types.number_domain:
     _numbers.register_global(getattr(np, str(_kind)), types.NumberClass(_kind))
 
 
+def _is_written_in_python(rule: Any) -> bool:
+    return hasattr(rule, "_overload_func")
+
+
 class Typing(typing.Context):  # type: ignore[misc]
     def load_additional_registries(self) -> None:
         from numba.core.typing import mathdecl
 
         self.install_registry(mathdecl.registry)
         self.install_registry(_numbers)
+
+    def _insert_global(self, value: Any, kind: Any) -> None:
+        """The rules of a function, those written in Python last: by itself Numba asks them in the order in which
+        the process has imported its modules, and one of `getitem` may then call itself for ever."""
+        if isinstance(kind, types.Function) and len(kind.templates) > 1:
+            kind = types.Function(sorted(kind.templates, key=_is_written_in_python))
+        super()._insert_global(value, kind)
 
     def resolve_value_type(self, value: Any) -> Any:
         """The type of a global. For `range` and `bool` Numba first imports its typed containers, 30 ms."""
