@@ -10,20 +10,14 @@ a run of chosen rows is only printed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import machine
-from timing import limit_threads, time_calls
+from side_by_side import Time, run
+from timing import time_calls
 
-FOLDER = Path(__file__).parent
 HEADS, DEPTH = 8, 64
 POSITIONS = (128, 512, 1024, 4096)
 PASSES = ("forward", "with gradients")
@@ -94,23 +88,17 @@ def time_attention(row: Attention, which: str, seconds: float, turns: int) -> di
     return {name: t / count for name, t in best.items()}
 
 
-def measure(threads: int, pattern: str, seconds: float, turns: int) -> None:
-    """The process of one thread count: rows as JSON."""
-    limit_threads(threads)
-    import torch
+def timed_rows() -> Iterator[tuple[str, Time]]:
+    for row in rows():
+        yield row.name, partial(time_row, row)
 
-    import adjit
 
-    torch.set_num_threads(threads)
-    adjit.set_num_threads(threads)
-    chosen = [row for row in rows() if re.search(pattern, row.name)]
-    found = []
-    for k, row in enumerate(chosen, 1):
-        print(f"[threads {threads}, {k} of {len(chosen)}] {row.name}", file=sys.stderr)
-        passes = {name: time_attention(row, name, seconds, turns) for name in PASSES}
-        gflop = {name: row.gflop(name) for name in PASSES}
-        found.append({"name": row.name, "threads": threads, "gflop": gflop, "passes": passes})
-    print(json.dumps(found))
+def time_row(row: Attention, seconds: float, turns: int) -> dict[str, Any]:
+    """What a row's passes take, and their GFLOP."""
+    return {
+        "gflop": {name: row.gflop(name) for name in PASSES},
+        "passes": {name: time_attention(row, name, seconds, turns) for name in PASSES},
+    }
 
 
 def table(found: list[dict[str, Any]]) -> str:
@@ -128,37 +116,5 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
-    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each pass of a row")
-    parser.add_argument("--turns", type=int, default=3, help="at least, for each library")
-    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.process:
-        measure(options.process, options.rows, options.seconds, options.turns)
-        return
-    found: list[dict[str, Any]] = []
-    for threads in options.threads.split(","):
-        command = [sys.executable, str(Path(__file__)), f"--process={threads}"]
-        command += [f"--rows={options.rows}", f"--seconds={options.seconds}"]
-        command += [f"--turns={options.turns}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        found += json.loads(done.stdout.splitlines()[-1])
-    if not found:
-        parser.error(f"no row matches {options.rows!r}")
-    description = machine.description()
-    text = f"{description}\n\n{table(found)}"
-    print(text)
-    if not options.rows:
-        target = FOLDER / "results" / f"{machine.short_name()}-attention"
-        target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
-        report = {"machine": description, "rows": found}
-        target.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    run(__file__, __doc__, timed_rows, table, seconds=0.5)

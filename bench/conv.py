@@ -11,20 +11,14 @@ adjit is ahead. A full run is written to bench/results/, a run of chosen rows is
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil, exp, log
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import machine
-from timing import limit_threads, time_calls
+from side_by_side import Time, run
+from timing import time_calls
 
-FOLDER = Path(__file__).parent
 PASSES = ("forward", "image", "weight")
 SAMPLE = 1e-4  # seconds that a group of convolutions takes
 BEHIND = 0.8  # of PyTorch's speed: shapes below are listed
@@ -99,6 +93,8 @@ def time_convolution(row: Convolution, which: str, seconds: float, turns: int) -
     from adjit.ops import conv
     from adjit.schedule.settle import settle
 
+    torch.set_grad_enabled(False)
+    adjit.set_grad_enabled(False)
     rng = np.random.default_rng(0)
     shape = row.batch, row.channels, row.size, row.size
     x = rng.standard_normal(shape, np.float32)
@@ -155,24 +151,15 @@ def time_convolution(row: Convolution, which: str, seconds: float, turns: int) -
     return {name: t / count for name, t in best.items()}
 
 
-def measure(threads: int, pattern: str, seconds: float, turns: int) -> None:
-    """The process of one thread count: rows as JSON."""
-    limit_threads(threads)
-    import torch
+def timed_rows() -> Iterator[tuple[str, Time]]:
+    for row in convolutions():
+        yield row.name, partial(time_row, row)
 
-    import adjit
 
-    torch.set_num_threads(threads)
-    torch.set_grad_enabled(False)
-    adjit.set_num_threads(threads)
-    adjit.set_grad_enabled(False)
-    chosen = [row for row in convolutions() if re.search(pattern, row.name)]
-    rows = []
-    for k, row in enumerate(chosen, 1):
-        print(f"[threads {threads}, {k} of {len(chosen)}] {row.name}", file=sys.stderr)
-        passes = {name: time_convolution(row, name, seconds, turns) for name in PASSES}
-        rows.append({"name": row.name, "gflop": row.gflop, "threads": threads, "passes": passes})
-    print(json.dumps(rows))
+def time_row(row: Convolution, seconds: float, turns: int) -> dict[str, Any]:
+    """What a convolution's passes take, and the GFLOP of one."""
+    passes = {name: time_convolution(row, name, seconds, turns) for name in PASSES}
+    return {"gflop": row.gflop, "passes": passes}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -222,37 +209,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
     return "\n".join(means) + f"\n\nBelow {BEHIND} of PyTorch's speed:\n\n{listed}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
-    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each pass of a row")
-    parser.add_argument("--turns", type=int, default=3, help="at least, for each library")
-    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.process:
-        measure(options.process, options.rows, options.seconds, options.turns)
-        return
-    rows: list[dict[str, Any]] = []
-    for threads in options.threads.split(","):
-        command = [sys.executable, str(Path(__file__)), f"--process={threads}"]
-        command += [f"--rows={options.rows}", f"--seconds={options.seconds}"]
-        command += [f"--turns={options.turns}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rows += json.loads(done.stdout.splitlines()[-1])
-    if not rows:
-        parser.error(f"no row matches {options.rows!r}")
-    description = machine.description()
-    text = f"{description}\n\n{table(rows)}\n\n{summary(rows)}"
-    print(text)
-    if not options.rows:
-        target = FOLDER / "results" / f"{machine.short_name()}-conv"
-        target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
-        report = {"machine": description, "rows": rows}
-        target.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+def report(rows: list[dict[str, Any]]) -> str:
+    return f"{table(rows)}\n\n{summary(rows)}"
 
 
 if __name__ == "__main__":
-    main()
+    run(__file__, __doc__, timed_rows, report, seconds=0.3)

@@ -9,21 +9,15 @@ to bench/results/, a run of chosen rows is only printed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import inf
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import machine
 import numpy as np
-from timing import limit_threads, time_calls
+from side_by_side import Time, run
+from timing import time_calls
 
-FOLDER = Path(__file__).parent
 PASSES = ("forward", "with gradients")
 
 
@@ -180,30 +174,26 @@ def calls_of(library: Any, part: Part) -> dict[str, Callable[[], Any]]:
     return {"forward": forward, "with gradients": with_gradients}
 
 
-def measure(threads: int, pattern: str, seconds: float, turns: int) -> None:
-    """The process of one thread count: rows as JSON."""
-    limit_threads(threads)
+def timed_parts() -> Iterator[tuple[str, Time]]:
+    for name, part in parts().items():
+        yield name, partial(time_part, name, part)
+
+
+def time_part(name: str, part: Part, seconds: float, turns: int) -> dict[str, Any]:
+    """Seconds of a part in each library, after checking that they agree."""
     import torch
 
     import adjit
 
-    torch.set_num_threads(threads)
-    adjit.set_num_threads(threads)
-    found = []
-    for name, part in parts().items():
-        if not re.search(pattern, name):
-            continue
-        print(f"[threads {threads}] {name}", file=sys.stderr)
-        ours, theirs = calls_of(adjit, part), calls_of(torch, part)
-        passes = {}
-        for which in ours:
-            if not part.draws and not part.is_epoch:
-                for a, b in zip(ours[which](), theirs[which](), strict=True):
-                    assert np.abs(a - b).max() < 2e-3 * max(np.abs(b).max(), 1), name
-            both = {"adjit": ours[which], "PyTorch": theirs[which]}
-            passes[which] = time_calls(both, seconds, turns)
-        found.append({"name": name, "threads": threads, "passes": passes})
-    print(json.dumps(found))
+    ours, theirs = calls_of(adjit, part), calls_of(torch, part)
+    passes = {}
+    for which in ours:
+        if not part.draws and not part.is_epoch:
+            for a, b in zip(ours[which](), theirs[which](), strict=True):
+                assert np.abs(a - b).max() < 2e-3 * max(np.abs(b).max(), 1), name
+        both = {"adjit": ours[which], "PyTorch": theirs[which]}
+        passes[which] = time_calls(both, seconds, turns)
+    return {"passes": passes}
 
 
 def table(found: list[dict[str, Any]]) -> str:
@@ -224,34 +214,5 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
-    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
-    parser.add_argument("--seconds", type=float, default=0.15, help="for each pass of a row")
-    parser.add_argument("--turns", type=int, default=3, help="at least, for each library")
-    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.process:
-        measure(options.process, options.rows, options.seconds, options.turns)
-        return
-    found: list[dict[str, Any]] = []
-    for threads in options.threads.split(","):
-        command = [sys.executable, str(Path(__file__)), f"--process={threads}"]
-        command += [f"--rows={options.rows}", f"--seconds={options.seconds}"]
-        command += [f"--turns={options.turns}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        found += json.loads(done.stdout.splitlines()[-1])
-    if not found:
-        parser.error(f"no row matches {options.rows!r}")
-    text = f"{machine.description()}\n\n`python bench/parts.py`\n\n{table(found)}"
-    print(text)
-    if not options.rows:
-        target = FOLDER / "results" / f"{machine.short_name()}-parts.md"
-        target.write_text(text + "\n", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    run(__file__, __doc__, timed_parts, table, seconds=0.15)

@@ -12,20 +12,14 @@ bench/results/, a run of chosen rows is only printed.
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import exp, log
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import machine
-from timing import limit_threads, time_calls
+from side_by_side import Time, run
+from timing import time_calls
 
-FOLDER = Path(__file__).parent
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 PASSES = ("forward", "training")
 WANTED = 2  # times PyTorch's speed
@@ -103,23 +97,15 @@ def time_layer(row: Layer, seconds: float, turns: int) -> dict[str, dict[str, fl
     return {which: time_calls(both, seconds, turns) for which, both in calls.items()}
 
 
-def measure(threads: int, pattern: str, seconds: float, turns: int) -> None:
-    """The process of one thread count: rows as JSON."""
-    limit_threads(threads)
-    import torch
+def timed_rows() -> Iterator[tuple[str, Time]]:
+    for row in layers():
+        yield row.name, partial(time_row, row)
 
-    import adjit
 
-    torch.set_num_threads(threads)
-    adjit.set_num_threads(threads)
-    chosen = [row for row in layers() if re.search(pattern, row.name)]
-    rows = []
-    for k, row in enumerate(chosen, 1):
-        print(f"[threads {threads}, {k} of {len(chosen)}] {row.name}", file=sys.stderr)
-        passes = time_layer(row, seconds, turns)
-        gflop = {which: row.gflop(which) for which in PASSES}
-        rows.append({"name": row.name, "gflop": gflop, "threads": threads, "passes": passes})
-    print(json.dumps(rows))
+def time_row(row: Layer, seconds: float, turns: int) -> dict[str, Any]:
+    """What a layer's passes take, and their GFLOP."""
+    gflop = {which: row.gflop(which) for which in PASSES}
+    return {"gflop": gflop, "passes": time_layer(row, seconds, turns)}
 
 
 def ahead(row: dict[str, Any], which: str) -> float:
@@ -170,37 +156,9 @@ def summary(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
-    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
-    parser.add_argument("--seconds", type=float, default=0.5, help="for each pass of a row")
-    parser.add_argument("--turns", type=int, default=3, help="at least, for each library")
-    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.process:
-        measure(options.process, options.rows, options.seconds, options.turns)
-        return
-    rows: list[dict[str, Any]] = []
-    for threads in options.threads.split(","):
-        command = [sys.executable, str(Path(__file__)), f"--process={threads}"]
-        command += [f"--rows={options.rows}", f"--seconds={options.seconds}"]
-        command += [f"--turns={options.turns}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rows += json.loads(done.stdout.splitlines()[-1])
-    if not rows:
-        parser.error(f"no row matches {options.rows!r}")
-    description = machine.description()
-    text = f"{description}\n\n{table(rows)}\n\n{summary(rows)}"
-    print(text)
-    if not options.rows:
-        target = FOLDER / "results" / f"{machine.short_name()}-recurrent"
-        target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
-        report = {"machine": description, "rows": rows}
-        target.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+def report(rows: list[dict[str, Any]]) -> str:
+    return f"{table(rows)}\n\n{summary(rows)}"
 
 
 if __name__ == "__main__":
-    main()
+    run(__file__, __doc__, timed_rows, report, seconds=0.5)
