@@ -377,6 +377,21 @@ def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any)
 
 
 @helper
+def load_block(x: Any, i: int, count: int, fill: Any) -> Any:
+    """The first `count` of the elements from a place on; the lanes behind them are `fill`. Masks are slow."""
+    return load(x, i) if count == LANES else load_some(x, i, count, fill)
+
+
+@helper
+def store_block(out: Any, i: int, lanes: Any, count: int) -> None:
+    """Write the first `count` lanes."""
+    if count == LANES:
+        store(out, i, lanes)
+    else:
+        store_some(out, i, lanes, count)
+
+
+@helper
 def copy_run(out: Any, x: Any, count: int) -> None:
     """out[:count] = x[:count], without the preparations of a loop: for many short runs."""
     whole = count // LANES * LANES

@@ -240,8 +240,8 @@ class Typing(typing.Context):  # type: ignore[misc]
         self.install_registry(_numbers)
 
     def _insert_global(self, value: Any, kind: Any) -> None:
-        """The rules of a function, those written in Python last: by itself Numba asks them in the order in which
-        the process has imported its modules, and one of `getitem` may then call itself for ever."""
+        """The rules of a function, those written in Python last: by itself Numba asks them in the order in
+        which the process has imported its modules, and one of `getitem` may then call itself for ever."""
         if isinstance(kind, types.Function) and len(kind.templates) > 1:
             kind = types.Function(sorted(kind.templates, key=_is_written_in_python))
         super()._insert_global(value, kind)

@@ -23,12 +23,13 @@ from ..language.lanes import (
     add_product,
     combine,
     load,
+    load_block,
     load_some,
     on_lanes,
     spread,
     stack,
     store,
-    store_some,
+    store_block,
 )
 from .recurrent import pack
 
@@ -95,21 +96,6 @@ def root(x):
 
 
 # --------------------------------------------------------------------------- distances
-
-
-@helper
-def take(x, place, count, T):
-    """The first `count` of the elements from a place on. (Masks are slow, for stores above all.)"""
-    return load(x, place) if count == LANES else load_some(x, place, count, T(0))
-
-
-@helper
-def put(out, place, lanes, count):
-    """Write the first `count` lanes from a place on."""
-    if count == LANES:
-        store(out, place, lanes)
-    else:
-        store_some(out, place, lanes, count)
 
 
 @kernel
@@ -191,8 +177,8 @@ def distances(args, start, stop):
                     total, other = find_largest(x, z, panel, depth, T)
                 else:
                     total, other = add_terms(unequal, x, z, panel, depth, T)
-                put(out, i * others + column, total, count)
-                put(out, next_row * others + column, other, count)
+                store_block(out, i * others + column, total, count)
+                store_block(out, next_row * others + column, other, count)
         first = last
 
 
@@ -257,15 +243,16 @@ def gradients(args, start, stop):
             for j in range(0, others, NEAR):
                 count = min(NEAR, others - j)
                 for m in range(count):
-                    y = take(ys, (matrix * others + j + m) * depth + k, width, T)
+                    y = load_block(ys, (matrix * others + j + m) * depth + k, width, T(0))
                     store(near, m * LANES, y)
                 for i in range(first, last, 2):
                     n = min(i + 1, last - 1)  # the last of an odd number is computed twice
                     here, there = i * depth + k, n * depth + k
-                    a, b = take(rows, here, width, T), take(rows, there, width, T)
+                    a, b = load_block(rows, here, width, T(0)), load_block(rows, there, width, T(0))
                     total, other = spread(T(0)), spread(T(0))
                     if j > 0:
-                        total, other = take(out, here, width, T), take(out, there, width, T)
+                        total = load_block(out, here, width, T(0))
+                        other = load_block(out, there, width, T(0))
                     w, v = shifted(weight, i * others + j), shifted(weight, n * others + j)
                     far, away = shifted(dist, i * others + j), shifted(dist, n * others + j)
                     if order == TWO:
@@ -289,8 +276,8 @@ def gradients(args, start, stop):
                         store(made, 0, other)
                         pull_by_powers(math.pow, near, v, x, made, count, power, T)
                         other = load(made, 0)
-                    put(out, here, total, width)
-                    put(out, there, other, width)
+                    store_block(out, here, total, width)
+                    store_block(out, there, other, width)
         first = last
 
 

@@ -8,17 +8,15 @@ elements lie anywhere; with the channels last it runs over them, which lie side 
 
 from operator import add, mul
 
-from ..language.abi import T, Y, at, helper, kernel, shifted, words
+from ..language.abi import T, Y, at, kernel, shifted, words
 from ..language.lanes import (
     LANES,
     combine,
     fold,
-    load,
-    load_some,
+    load_block,
     spread,
     stack,
-    store,
-    store_some,
+    store_block,
 )
 
 STRIP = 256  # points that are summed at a time
@@ -95,21 +93,6 @@ def multiply_taps(args, start, stop):
 # with the channels last: images x elements x channels; a block of channels is LANES or the rest
 
 
-@helper
-def block_at(x, i, count, zero):
-    """The elements of a block of channels; the lanes behind them are zero."""
-    return load(x, i) if count == LANES else load_some(x, i, count, zero)
-
-
-@helper
-def put_block(out, i, lanes, count):
-    """Write a block of channels."""
-    if count == LANES:
-        store(out, i, lanes)
-    else:
-        store_some(out, i, lanes, count)
-
-
 @kernel
 def gather_taps_last(args, start, stop):
     """`gather_taps`; a unit is a strip of the points of an image."""
@@ -127,9 +110,9 @@ def gather_taps_last(args, start, stop):
                 for t in range(taps):
                     tap = (image * taps + t) * points + point
                     if places[tap] >= 0:
-                        block = block_at(source, places[tap] * channels + left, count, T(0))
+                        block = load_block(source, places[tap] * channels + left, count, T(0))
                         total = combine(add, total, combine(mul, spread(w[tap]), block))
-                put_block(target, left, total, count)
+                store_block(target, left, total, count)
 
 
 @kernel
@@ -144,18 +127,18 @@ def scatter_taps_last(args, start, stop):
         count = min(LANES, channels - left)
         target = shifted(out, image * size * channels + left)
         for i in range(size):
-            put_block(target, i * channels, spread(T(0)), count)
+            store_block(target, i * channels, spread(T(0)), count)
         for point in range(points):
-            upper = block_at(g, (image * points + point) * channels + left, count, T(0))
+            upper = load_block(g, (image * points + point) * channels + left, count, T(0))
             for t in range(taps):
                 tap = (image * taps + t) * points + point
                 if places[tap] >= 0:
                     place = places[tap] * channels
                     more = combine(mul, spread(w[tap]), upper)
-                    put_block(
+                    store_block(
                         target,
                         place,
-                        combine(add, block_at(target, place, count, T(0)), more),
+                        combine(add, load_block(target, place, count, T(0)), more),
                         count,
                     )
 
@@ -178,7 +161,7 @@ def multiply_taps_last(args, start, stop):
                 if place >= 0:
                     for left in range(0, channels, LANES):
                         count = min(LANES, channels - left)
-                        block = block_at(source, place + left, count, T(0))
-                        more = combine(mul, block_at(upper, left, count, T(0)), block)
+                        block = load_block(source, place + left, count, T(0))
+                        more = combine(mul, load_block(upper, left, count, T(0)), block)
                         total = combine(add, total, more)
                 out[tap] = fold(add, total)

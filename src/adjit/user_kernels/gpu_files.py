@@ -30,7 +30,7 @@ from .reader import read
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter, WayBack
 from .source import Function, Meaning, python_function
-from .structure import Carried, Load, Make, Procedure, Repeat, StoreElement, walk
+from .structure import Load, Make, Procedure, Repeat, StoreElement, walk
 from .tape_layout import trips_text
 from .typing_pass import infer_types
 from .vocabulary import text
@@ -135,20 +135,11 @@ class HostReverseWriter(ReverseWriter, _OnHost):
     def _back_in_parallel(self, rounds: Rounds, back: WayBack) -> None:
         assert isinstance(rounds, DeviceRounds)
         item, w, f = rounds.loop, back.w, self.f
-        live = [c for c in item.carried if self.is_active(c.inside)]
-        inner, body = WayBack(item.body), Lines()
-        for c in live:
-            self.add(c.following, f"{c.inside}_c", inner)
-        self.back(item.body, inner)
-        self.block(item.body, body)
-        self.enter(inner, back)
-        for c in live:
-            has = c.after in self.has_adjoint
-            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+        live, inner, body = self.enter_rounds(rounds, back)
         sums = list(inner.outer_adjoints)
         if not inner.w.has_code and not sums:  # nothing to do for any round
             rounds.definitions.pop("back", None)
-            self._add_firsts(live, back)
+            self.leave_rounds(live, back)
             return
         arrays = [a for a in rounds.names if a in f.arrays and self.is_active(a)]
         names = [*rounds.names, *[n for n in inner.outer if n not in rounds.names]]
@@ -172,11 +163,7 @@ class HostReverseWriter(ReverseWriter, _OnHost):
         w.add(f"{t}_s, _ = {t}_back({', '.join(args)})")
         for k, n in enumerate(sums):
             w.add(f"{n}_b += {t}_s[{k}]")
-        self._add_firsts(live, back)
-
-    def _add_firsts(self, live: Sequence[Carried], back: WayBack) -> None:
-        for c in live:
-            self.add(c.first, f"{c.inside}_c", back)
+        self.leave_rounds(live, back)
 
     def _uses_tape(self, rounds: DeviceRounds) -> bool:
         return "tape=True" in rounds.definitions["back"]

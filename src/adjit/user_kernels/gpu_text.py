@@ -41,9 +41,7 @@ _TO_WHOLE = {f"math.{name}": f"np.{name}" for name in ("floor", "ceil", "trunc")
 _TESTS = {"np.isnan": "{0} != {0}", "np.isinf": "abs({0}) == {1}(math.inf)",
           "np.isfinite": "abs({0}) < {1}(math.inf)"}  # fmt: skip
 _TAPE_POINTERS = {"at_f8": "f8", "at_f4": "f4", "at_i8": "i8", "at_b1": "b1"}
-_CASTS = {
-    name: t.str[1:] if t.kind == "f" else t.kind for name in CASTS for t in [np.dtype(name)]
-}
+_CASTS = {name: t.str[1:] if t.kind == "f" else t.kind for name in CASTS for t in [np.dtype(name)]}
 
 
 class Typed(NamedTuple):

@@ -517,8 +517,9 @@ class ReverseWriter(ProcedureWriter):
         for c in live:
             self.add(c.first, f"{c.inside}_c", back)
 
-    def _back_in_parallel(self, rounds: Rounds, back: WayBack) -> None:
-        item, w, f = rounds.loop, back.w, self.f
+    def enter_rounds(self, rounds: Rounds, back: WayBack) -> tuple[list[Carried], WayBack, Lines]:
+        """Begin the way back of rounds that run again: the sums that they add to, one's way back, one again."""
+        item = rounds.loop
         live = [c for c in item.carried if self.is_active(c.inside)]
         inner, again = WayBack(item.body), Lines()
         for c in live:
@@ -528,7 +529,16 @@ class ReverseWriter(ProcedureWriter):
         self.enter(inner, back)
         for c in live:
             has = c.after in self.has_adjoint
-            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+            back.w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+        return live, inner, again
+
+    def leave_rounds(self, live: Sequence[Carried], back: WayBack) -> None:
+        for c in live:
+            self.add(c.first, f"{c.inside}_c", back)
+
+    def _back_in_parallel(self, rounds: Rounds, back: WayBack) -> None:
+        item, w, f = rounds.loop, back.w, self.f
+        live, inner, again = self.enter_rounds(rounds, back)
         rounds.restore_arrays(w)
         numbers = list(inner.outer_adjoints)
         rounds.begin_blocks(len(numbers), w)
@@ -547,8 +557,7 @@ class ReverseWriter(ProcedureWriter):
         sums = [(f"{n}_b", f"{item.trips}_s[{k}, {j}]") for j, n in enumerate(numbers)]
         sums += [(f"{a}_b", f"{row}[{k}]") for a, row in zip(shared, rows, strict=True)]
         rounds.add_up(sums, w)
-        for c in live:
-            self.add(c.first, f"{c.inside}_c", back)
+        self.leave_rounds(live, back)
         text_of_rounds = self._rounds_of_block(rounds, inner, again, [*given, *rows], numbers)
         self.functions += [text_of_rounds, rounds.over_blocks("back", given, rows)]
 
