@@ -151,7 +151,7 @@ def chosen(x, w):
         s += x[i] * w[0]
     r = math.sqrt(s * s + w[1])
     t = max(s, w[1]) / r + min(r, w[2]) * abs(w[1])
-    t = s**w[1] if t > w[0] else t * np.maximum(r, w[0])
+    t = s ** w[1] if t > w[0] else t * np.maximum(r, w[0])
     u = math.sqrt(x[0] - x[0]) * t if t < 0 else t / w[2]
     return x * u, t
 

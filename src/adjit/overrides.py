@@ -266,6 +266,10 @@ class Overridable:
         return str(self.__name__)
 
 
+class _NoTensor:
+    """No value's class."""
+
+
 @native.called
 class _TensorMethod(native.Native):
     # A method of `Tensor` itself, from the first subclass on that has something to say: for plain arguments the
@@ -285,8 +289,9 @@ class _TensorMethod(native.Native):
             native.bind_like(function, self, self._among_plain, but_not="compute")
 
     def _among_plain(self, context: Any) -> Any:
-        """What machine code works on here: classes of tensors that have something to say are unknown to it."""
-        runtime = context.runtime._replace(tensor_classes=_quiet)
+        """What machine code works on here: classes of tensors that have something to say are unknown to it,
+        while modes are entered all."""
+        runtime = context.runtime._replace(usual_class=_NoTensor, tensor_classes=_quiet)
         return context._replace(fallback=self._ask, runtime=runtime)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:

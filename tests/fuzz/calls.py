@@ -16,7 +16,6 @@ elementwise ops of the registry say all this themselves.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import adjit
 from adjit.graph.elementwise import Elementwise
@@ -213,6 +212,8 @@ T.dstack([{x}, {s}]); T.row_stack([{x}, {s}]); T.column_stack([{x}, {s}]); {x}.r
 T.meshgrid({x1}, {x1}, indexing='ij'); T.cartesian_prod({x1}, {x1}); T.combinations({x1})
 T.searchsorted({sorted}, {s}); T.bucketize({f}, {boundaries}); F.one_hot({classes}, 4)
 F.embedding({classes}, {table}); F.embedding({classes}, {table}, padding_idx=0); F.pad({x}, (1, 1))
+F.embedding_bag({classes}.reshape(1, -1), {table})
+F.embedding_bag({classes}.reshape(1, -1), {table}, mode='sum')
 F.pad({f}, (1, -1), value={number}); F.pad({f2}, (1, 1, 0, 1)); F.pad({f3}, (1, 1), mode='reflect')
 F.pad({f3}, (1, 1), mode='replicate'); F.pad({f3}, (1, 1), mode='circular'); {x}.to(T.float64)
 {x}.to(T.float32); {i}.to(T.float32); {x}.to({dtype}); {x}.type({dtype}); {x}.type_as({y}); {x}.bool()
@@ -427,6 +428,8 @@ NOT_CALLED = {
     "Other processes": "is_shared share_memory_",
     "recurrent layers and factors of matrices, which have files of their own": "gru gru_cell lstm lstm_cell "
     "rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell cholesky solve_triangular",
+    "sizes and weights that have to fit, which have files of their own": "ctc_loss "
+    "multi_head_attention_forward",
     "dtypes that are not there": "bfloat16 half",
     "exchange, which has files of its own": "__dlpack__ __dlpack_device__ frombuffer to_dlpack",
     "memory whose elements are undefined": "resize_ resize_as_",
@@ -456,10 +459,4 @@ def public() -> set[str]:
         if name not in left_out
     }
     found |= {f".{name}" for name in methods if name not in left_out and not name.startswith("__")}
-    functional = vars(adjit.nn.functional)
-    made_here: Any = lambda f: getattr(f, "__module__", None) == "adjit.nn.functional"  # noqa: E731
-    return found | {
-        f"F.{name}"
-        for name, f in functional.items()
-        if callable(f) and made_here(f) and not name.startswith("_")
-    }
+    return found | {f"F.{name}" for name in adjit.nn.functional.__all__ if name not in left_out}

@@ -65,6 +65,7 @@ class Runtime(NamedTuple):
     op_record_class: type
     float_class: type
     int_class: type
+    usual_class: type  # of tensors; no class at all where only those of `tensor_classes` count
     tensor_classes: set[type]  # with the subclasses seen so far
     pending: list[Node]
     observers: list[Sites]
@@ -114,6 +115,7 @@ def runtime() -> Runtime:
         op_record_class=OpRecord,
         float_class=float,
         int_class=int,
+        usual_class=record.Tensor,
         tensor_classes=record.tensor_classes,
         pending=pending,
         observers=observers,
