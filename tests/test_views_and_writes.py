@@ -164,3 +164,45 @@ def test_the_gradient_of_an_axis_that_was_added_is_a_view():
     assert fn.name() == "UnsqueezeBackward0"
     g = adjit.ones(1, 4, 5)
     assert fn.context.function(g).storage is g.storage
+
+
+def of_numpy(T: Any, a: Any) -> Any:
+    return T.from_numpy(a).requires_grad_()
+
+
+def shown_to_numpy(T: Any, a: Any) -> Any:
+    source = T.tensor(a, requires_grad=True)
+    shown.append(source.detach().numpy())
+    return source
+
+
+shown: list[Any] = []
+
+
+@pytest.mark.parametrize("made", [of_numpy, shown_to_numpy])
+def test_what_was_written_is_what_memory_had_then(made):
+    """Somebody else writes there before anything is read."""
+    for T in (adjit, torch):
+        for _ in range(12):
+            given = np.ones(3)
+            shown.clear()
+            source = made(T, given)
+            x = T.zeros(4, 3, dtype=T.float64)
+            x[1] = source
+            for memory in (given, *shown):
+                memory[:] = 7
+            assert x.tolist() == [[0.0] * 3, [1.0] * 3, [0.0] * 3, [0.0] * 3]
+            (g,) = T.autograd.grad((x * 2).sum(), source)
+            assert g.tolist() == [2.0] * 3
+
+
+def test_elements_that_are_one_in_memory_are_not_written():
+    for T in (adjit, torch):
+        source = T.ones(2, 3, requires_grad=True)
+        for _ in range(12):
+            base = T.zeros(3)
+            with pytest.raises(
+                RuntimeError, match="more than one element of the written-to tensor"
+            ):
+                base.expand(2, 3).copy_(source)
+            assert base.tolist() == [0.0] * 3
