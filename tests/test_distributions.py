@@ -894,6 +894,19 @@ def test_exponential_families_without_formulas():
             close(D.ExponentialFamily.entropy(d), d.entropy(), 1e-5, 1e-6)
 
 
+def test_slopes_of_gamma_numbers_are_those_of_their_quantiles():
+    """Of small and of large shapes, in both tails."""
+    inverse = pytest.importorskip("scipy.special").gammaincinv
+    random = np.random.default_rng(0)
+    shape, chance = 10 ** random.uniform(-2, 6, 4000), random.uniform(1e-6, 1 - 1e-6, 4000)
+    z = inverse(shape, chance)
+    shape, chance, z = (a[z > 1e-300] for a in (shape, chance, z))
+    step = 1e-4 * shape
+    expected = np.log(inverse(shape + step, chance) / inverse(shape - step, chance)) / (2 * step)
+    slopes = sampling.gamma_slopes(adjit.tensor(shape), adjit.tensor(np.log(z)))
+    np.testing.assert_allclose(slopes.numpy(), expected, rtol=1e-7)
+
+
 def test_compiled_functions_draw_anew():
     """And differentiate along each draw."""
 
