@@ -129,5 +129,8 @@ class Emulator:
         if start in self._visible:
             return False
         self._visible.add(start)
-        self._processor.mem_map_ptr(start, size, unicorn.UC_PROT_READ | more, start % ALIAS)
+        # A program that is not moved to random addresses has its heap in the first window, but nothing at 0.
+        first = max(start, CODE_AT_ONCE)
+        size -= first - start
+        self._processor.mem_map_ptr(first, size, unicorn.UC_PROT_READ | more, first % ALIAS)
         return True

@@ -557,7 +557,7 @@ def convolved(given: Any, rows: Matrix) -> Matrix:
             at[at >= geometry.image[d]] = -1
             places = sp.kron(places, selecting(np.maximum(at, -1), geometry.image[d]), format="csr")
         mixed = sp.block_diag(
-            [channels[g * each : (g + 1) * each] for g in range(groups)], format="csr"
+            [sp.csr_array(channels[g * each : (g + 1) * each]) for g in range(groups)], format="csr"
         )
         term = sp.kron(mixed, places, format="csr")
         total = term if total is None else total + term
