@@ -54,6 +54,9 @@ def distances() -> dict[str, Part]:
     found["cdist, 8 batches of 128 by 128 of 16"] = Part(
         lambda L, x, y: L.cdist(x, y), [normal(8, 128, 16), normal(8, 128, 16) + 1]
     )
+    found["cdist, 500 by 500 of 512"] = Part(
+        lambda L, x, y: L.cdist(x, y), [normal(500, 512), normal(500, 512) + 1]
+    )
     found["cdist, 1 by 5000 of 64"] = Part(
         lambda L, x, y: L.cdist(x, y), [normal(1, 64), normal(5000, 64) + 1]
     )

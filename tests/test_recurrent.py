@@ -247,6 +247,49 @@ def test_bits_depend_on_no_neighbours_and_threads(kind):
             np.testing.assert_array_equal(one[:, places], other)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_that_share_a_large_layer_give_its_bits(kind, reverse):
+    """Threads pack its weight, and share out a sequence that is alone; there may be more of them than cores."""
+    steps, hidden = 6, 500
+    large = adjit.ones(512, 512)
+    operands = [None if t is None else t.float() for t in operands_of(kind, steps, 2, 10, hidden)]
+
+    def run(threads, places, sizes=None):
+        before = adjit.get_num_threads()
+        adjit.set_num_threads(threads)
+        try:
+            x = operands[0].view(steps, 2, 10)[:, places].reshape(-1, 10)
+            states = [None if t is None else t[places] for t in operands[5:]]
+            leaves = [
+                None if t is None else t.detach().clone().requires_grad_()
+                for t in (x, *operands[1:5], *states)
+            ]
+            (large @ large).sum().item()  # which the threads are awake after
+            out = recurrent.recurrent_layer(*leaves, sizes, kind, steps, reverse, True)
+            quick = recurrent.recurrent_layer(*leaves, sizes, kind, steps, reverse, False)
+            loss = sum((t * t).sum() for t in out[: 3 if kind == "lstm" else 2])
+            grads = adjit.autograd.grad(
+                loss, [leaves[0], *[t for t in leaves[5:] if t is not None]]
+            )
+            made = [*out[:3], *quick[:3], *grads]
+            return [
+                t.detach().numpy().reshape(-1, len(places), t.shape[1]) for t in made if t.numel()
+            ]
+        finally:
+            adjit.set_num_threads(before)
+
+    both = run(1, [0, 1])
+    for one, other in zip(both, run(2, [0, 1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    expected = [t[:, :1] for t in both]
+    for threads in (1, 2, 4):
+        for one, other in zip(expected, run(threads, [0]), strict=True):
+            np.testing.assert_array_equal(one, other)
+    for one, other in zip(expected, run(2, [0], adjit.ones(steps, dtype=adjit.int64)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_without_gradients_nothing_is_kept():
     layer = nn.LSTM(4, 5)
     x = adjit.ones(7, 3, 4)

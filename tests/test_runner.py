@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 from adjit.kernels.language.abi import SIGNATURE, STATUS_INDEX, words
+from adjit.kernels.language.sharing import seen, tell
 from adjit.kernels.language.target import compile_function
 from adjit.kernels.runtime import runner as runner_module
 from adjit.kernels.runtime.runner import Runner, compile_now, is_large
-from adjit.kernels.runtime.workers import seen, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,6 +11,8 @@ and sizes are welcome, and a transposed operand costs no more than another.
     multiply(a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add)
         C = A @ B for at most HEIGHT rows of A, or C += A @ B if `add`. The rows of B are `b_step`
         apart in a panel, its panels `b_panel`. Either operand may be packed or left where it is.
+    multiply_row(a, b, b_step, c, depth, columns, add)
+        The same for one dense row of A and one panel of at most ROW_WIDTH vectors.
 
 They take addresses, and strides in elements. The kernels around them are emitted in the same way:
 nothing has to be inferred or optimised, so that instruction selection is all that compiling takes,
@@ -49,6 +51,9 @@ BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows ha
 # AVX-512. Few rows, as each takes a pointer too: with 12 x 2, a convolution on Zen 5 came to 0.78 of
 # the peak, with 8 x 3 to 0.88 and with 6 x 4 to 0.90; on Zen 4 all were within 2 % of each other.
 HEIGHT, WIDTH = (6, 4) if has("avx512f") else (8, 3) if CHOSEN.architecture == "aarch64" else (6, 2)
+# Vectors of a product that has one row: a sum waits four cycles for the one before, and few of them would leave
+# the units for multiplications idle.
+ROW_WIDTH = WIDTH if has("avx512f") else 8
 # All heights would be twice the code to compile; an odd one computes a row too many and drops it.
 HEIGHTS = (1, *range(2, HEIGHT + 1, 2))
 
@@ -369,12 +374,33 @@ def emit_multiply(code: TileCode, layouts: Sequence[bool] = (True, False)) -> An
     return f.defined
 
 
+def emit_multiply_row(code: TileCode) -> Any:
+    """`multiply_row`: the tile for as many vectors."""
+    f = code.function("multiply_row", 7)
+    a, b, b_step, c, depth, columns, add = f.args
+    after = f.builder.append_basic_block("after")
+    choice = f.builder.switch(((columns - 1) // f.lanes).ir, after)
+    for width in range(1, ROW_WIDTH + 1):
+        block = f.builder.append_basic_block()
+        choice.add_case(I64(width - 1), block)
+        f.builder.position_at_end(block)
+        tile = emit_tile(code, 1, width, is_dense=False)
+        f.call(tile, a, 0, 1, b, b_step, c, 0, depth, 1, columns, add)
+        f.builder.branch(after)
+    f.builder.position_at_end(after)
+    f.builder.ret_void()
+    return f.defined
+
+
 def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
     """C (+)= A @ B for `height` rows, or one less, by `width` vectors, of which the last is masked.
 
     The rows of A are `a_row` elements apart, which is 1 if `is_dense`, its columns `a_step`.
     """
-    f = code.function(f"tile_{height}x{width}{'_dense' if is_dense else ''}", 11)
+    name = f"tile_{height}x{width}{'_dense' if is_dense else ''}"
+    if made := code.module.globals.get(f"{name}_{code.suffix}"):
+        return made
+    f = code.function(name, 11)
     a, a_row, a_step, b, b_step, c, c_row, depth, rows, columns, add = f.args
     builder, size, lanes = f.builder, f.size, f.lanes
     entry = builder.block

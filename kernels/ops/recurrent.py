@@ -4,7 +4,8 @@ What the inputs of all steps give to the gates is one product before; here a ste
 state and the recurrent weight, on the register tiles of `gemm_tile.py`, and applies the gates'
 functions while their rows are in the cache. The weight is packed once, for all steps and threads. A
 unit is a sequence of the batch: it shares nothing with its neighbours but the weight, and its bits
-depend neither on them nor on threads.
+depend neither on them nor on threads. A sequence that is alone has its hidden elements in shares, which are
+the units then: threads do some each and meet after every step (`share_out`).
 
 Rows of step after step lie behind each other. Of packed sequences, the longest of which comes first,
 step t has `sizes[t]` rows, else each has one of every sequence. Backward walks the steps the other
@@ -40,22 +41,44 @@ from ..language.lanes import (
     stack,
 )
 from ..language.processor import VECTOR_BYTES
+from ..language.sharing import increase, pause, replaced, seen, tell
 from ..math.vector import INTERLEAVED as INTERLEAVED
-from .gemm_tile import HEIGHT, I64, SUM_DEPTH, WIDTH, TileCode, emit_multiply, emit_pack
+from .gemm_tile import (
+    HEIGHT,
+    I64,
+    ROW_WIDTH,
+    SUM_DEPTH,
+    WIDTH,
+    TileCode,
+    emit_multiply,
+    emit_multiply_row,
+    emit_pack,
+)
 
 LAYER = (
     "steps", "rows", "batch", "hidden", "depth", "columns", "line", "along", "panel", "reverse",
-    "packed", "has_gradient", "has_bias", "rectifies", "saves", "room",
+    "packed", "has_gradient", "has_bias", "rectifies", "saves", "room", "run", "apart", "shares",
+    "meeting",
 )  # fmt: skip
 (
     STEPS, ROWS, BATCH, HIDDEN, DEPTH, COLUMNS, LINE, ALONG, PANEL, REVERSE,
-    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES, ROOM,
+    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES, ROOM, RUN, APART, SHARES, MEETING,
 ) = range(len(LAYER))  # fmt: skip
 FIRST, WEIGHT, RESULT, PACKED_WEIGHT, WORDS = 0, 1, 6, 12, 13
 
-PANEL_BYTES = WIDTH * VECTOR_BYTES
+PANEL_BYTES, ROW_PANEL_BYTES = WIDTH * VECTOR_BYTES, ROW_WIDTH * VECTOR_BYTES
 ROUND = 64  # elements that loops over functions work on at once, or a multiple
 BLOCK = 256  # elements of a row that are computed on the stack before they are written
+SHARED = (
+    3 << 14
+)  # multiplications of a step and a thread that are worth a meeting, which takes 1 us
+MEETING_WORDS = (
+    8  # of a share, a line of the cache: how many rounds were begun, and of these by its own thread
+)
+GLANCES = (
+    20  # at those who are not ready, before one looks at their shares, which would hold them up
+)
+PATIENCE = 500  # looks at a share that its own thread has not begun, before another one does
 
 
 # --------------------------------------------------------------------------- products
@@ -93,20 +116,29 @@ def on_tiles(name, emit):
 
 
 multiply = on_tiles("multiply", partial(emit_multiply, layouts=(False,)))
+multiply_row = on_tiles("multiply_row", emit_multiply_row)
 pack = on_tiles("pack", emit_pack)
 
 
 @kernel
 def pack_weight(args, start, stop):
-    """The weight of a layer in panels of columns, as `multiply_rows` reads it; a unit is a panel."""
+    """The weight of a layer in panels, each of columns of one run, as products read it; a unit is a panel.
+
+    Panels are `apart` elements from each other: packing writes whole squares, and threads pack neighbours.
+    """
     p = words(args)
     weight, packed, c = at(p[WEIGHT], T), at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
-    depth, panel, line = c[DEPTH], c[PANEL], c[LINE]
+    depth, panel, line, run = c[DEPTH], c[PANEL], c[LINE], c[RUN]
+    panels = (run + panel - 1) // panel
     for unit in range(start, stop):
-        first = unit * panel
-        count = min(panel, c[COLUMNS] - first)
-        here, there = shifted(weight, first * line), shifted(packed, first * depth)
-        pack((here, line, c[ALONG], count, depth, there, panel))
+        first = unit % panels * panel
+        count = min(panel, run - first)
+        here = shifted(weight, (unit // panels * run + first) * line)
+        pack((here, line, c[ALONG], count, depth, shifted(packed, unit * c[APART]), panel))
+    if start == 0 and c[SHARES]:
+        meeting = words(p[PACKED_WEIGHT] + c[MEETING])
+        for k in range((1 + c[SHARES]) * MEETING_WORDS):
+            meeting[k] = 0
 
 
 @helper
@@ -125,7 +157,7 @@ def multiply_rows(left, packed, out, out_row, c, first, last, adds, turned):
             for i in range(first, last, HEIGHT):
                 multiply((
                     shifted(left, i * depth + k), depth, 1,
-                    shifted(packed, j * depth + k * panel), panel, 0,
+                    shifted(packed, j // panel * c[APART] + k * panel), panel, 0,
                     shifted(out, i * out_row + j), out_row,
                     steps, min(HEIGHT, last - i), min(panel, columns - j), adds + k,
                 ))  # fmt: skip
@@ -154,10 +186,180 @@ def take_over(p, start, stop, width, T):
         copy_run(shifted(made, start * width), shifted(x, start * width), (stop - start) * width)
 
 
+@helper
+def share_of(c, share):
+    """The first element of a share of the hidden ones, and how many there are."""
+    first = share * c[PANEL]
+    return first, min(c[PANEL], c[HIDDEN] - first)
+
+
+@helper
+def row_of(c, n):
+    """The row of round n of a sequence that is alone."""
+    return c[STEPS] - 1 - n if c[REVERSE] else n
+
+
+@helper
+def multiply_share(left, p, out, share, adds, turned, T):
+    """The elements of a share in each run of out = left @ weight, or of out += it if `adds`."""
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    depth, panel, run, shares = c[DEPTH], c[PANEL], c[RUN], c[SHARES]
+    first, count = share_of(c, share)
+    runs = c[COLUMNS] // run
+    for number in range(runs):
+        place = runs - 1 - number if turned else number
+        here = shifted(packed, (place * shares + share) * c[APART])
+        there = shifted(out, place * run + first)
+        for k in range(0, depth, SUM_DEPTH):
+            steps = min(SUM_DEPTH, depth - k)
+            multiply_row((
+                shifted(left, k), shifted(here, k * panel), panel, there, steps, count, adds + k,
+            ))  # fmt: skip
+
+
+@helper
+def begins(meeting, share, n):
+    """Whether this thread is the one to do a share in round n."""
+    return replaced(meeting + 8 * MEETING_WORDS * (1 + share), n, n + 1)
+
+
+@helper
+def share_out(do, sigmoid, tanh, rounds, p, start, stop, T):
+    """All rounds of a sequence that is alone, whose shares of hidden elements have a thread each.
+
+    `do(sigmoid, tanh, p, n, share, T)` does a share in round n, when all are through with round n - 1. Threads
+    that nobody sees (asleep, or taken away by the system) are not waited for: others do their shares. So
+    one thread comes to the end, too, and weights stay in the cache of the same processor otherwise.
+    """
+    shares = shifted(p, WORDS)[SHARES]
+    if stop - start == shares:
+        for n in range(rounds):
+            for number in range(shares):
+                do(sigmoid, tanh, p, n, shares - 1 - number if n & 1 else number, T)
+        return
+    meeting = p[PACKED_WEIGHT] + shifted(p, WORDS)[MEETING]
+    n = seen(meeting) // shares
+    while n < rounds:
+        done = 0
+        for number in range(stop - start):
+            share = stop - 1 - number if n & 1 else start + number
+            if begins(meeting, share, n):
+                tell(meeting + 8 * MEETING_WORDS * (1 + share) + 8, n + 1)
+                do(sigmoid, tanh, p, n, share, T)
+                done += 1
+        increase(meeting, done)
+        looks = 0
+        while seen(meeting) < (n + 1) * shares:
+            looks += 1
+            pause()
+            for share in range(shares if looks > GLANCES else 0):
+                word = meeting + 8 * MEETING_WORDS * (1 + share)
+                is_late = seen(word) == n and (looks > PATIENCE or seen(word + 8) < n)
+                if is_late and begins(meeting, share, n):
+                    do(sigmoid, tanh, p, n, share, T)
+                    increase(meeting, 1)
+        n = seen(meeting) // shares
+
+
+@helper
+def enter(p, n, share, T):
+    """What a share of a step begins with: its row of states, with those before it, where these are whole,
+    and what the kernel was given of the first result.
+    """
+    first_state, out, before = at(p[3], T), at(p[7], T), at(p[10], T)
+    c = shifted(p, WORDS)
+    size, row, (first, count) = c[HIDDEN], row_of(c, n), share_of(c, share)
+    old = first_state
+    if n > 0:
+        old = shifted(out, (row + 1 if c[REVERSE] else row - 1) * size)
+    now = shifted(out, row * size + first)
+    copy_run(now, shifted(old, first), count)
+    if c[SAVES]:
+        copy_run(shifted(before, row * size + first), now, count)
+    x, made = at(p[FIRST], T), at(p[RESULT], T)
+    if p[FIRST] != p[RESULT]:
+        for place in range(row * c[COLUMNS] + first, (row + 1) * c[COLUMNS], c[RUN]):
+            copy_run(shifted(made, place), shifted(x, place), count)
+    return old, now
+
+
+@helper
+def leave(p, n, share, now, T):
+    """The last state, after the last step."""
+    c = shifted(p, WORDS)
+    if n == c[STEPS] - 1:
+        first, count = share_of(c, share)
+        copy_run(shifted(at(p[8], T), first), now, count)
+
+
+@helper
+def rnn_run(tanh, c, made, count, T):
+    """made = tanh or ReLU of made."""
+    if c[RECTIFIES]:
+        for j in range(count):
+            made[j] = T(0) if made[j] < T(0) else made[j]
+    else:
+        for j in range(count):
+            made[j] = tanh(made[j])
+
+
+@helper
+def rnn_share(sigmoid, tanh, p, n, share, T):
+    """A share of a step of an RNN."""
+    c = shifted(p, WORDS)
+    size, row, (first, count) = c[HIDDEN], row_of(c, n), share_of(c, share)
+    old, now = enter(p, n, share, T)
+    gates = shifted(at(p[6], T), row * size)
+    multiply_share(old, p, gates, share, 1, n & 1, T)
+    made = shifted(gates, first)
+    rnn_run(tanh, c, made, count, T)
+    copy_run(now, made, count)
+    leave(p, n, share, now, T)
+
+
+@helper
+def lstm_share(sigmoid, tanh, p, n, share, T):
+    """A share of a step of an LSTM."""
+    c = shifted(p, WORDS)
+    size, row, (first, count) = c[HIDDEN], row_of(c, n), share_of(c, share)
+    old, now = enter(p, n, share, T)
+    gates, cell = shifted(at(p[6], T), row * 4 * size), shifted(at(p[9], T), first)
+    if n == 0:
+        copy_run(cell, shifted(at(p[4], T), first), count)
+    if c[SAVES]:
+        copy_run(shifted(at(p[11], T), row * size + first), cell, count)
+    multiply_share(old, p, gates, share, 1, n & 1, T)
+    lstm_row(sigmoid, tanh, shifted(gates, first), now, cell, count, size, T)
+    leave(p, n, share, now, T)
+
+
+@helper
+def gru_share(sigmoid, tanh, p, n, share, T):
+    """A share of a step of a GRU."""
+    c = shifted(p, WORDS)
+    size, row, (first, count) = c[HIDDEN], row_of(c, n), share_of(c, share)
+    old, now = enter(p, n, share, T)
+    gates, products = (
+        shifted(at(p[6], T), row * 3 * size),
+        shifted(at(p[PACKED_WEIGHT], T), c[ROOM]),
+    )
+    multiply_share(old, p, products, share, 0, n & 1, T)
+    product = shifted(products, first)
+    if c[HAS_BIAS]:
+        add_run(shifted(product, 2 * size), shifted(at(p[2], T), first), count, T(1))
+    if c[SAVES]:
+        copy_run(shifted(at(p[11], T), row * size + first), shifted(product, 2 * size), count)
+    gru_row(sigmoid, tanh, shifted(gates, first), product, now, count, size, T)
+    leave(p, n, share, now, T)
+
+
 @kernel
 def rnn(args, start, stop):
     """out = tanh or ReLU of x + state @ weight, which is the next state; a unit is a sequence."""
     p = words(args)
+    if shifted(p, WORDS)[SHARES]:
+        share_out(rnn_share, math.sigmoid, math.tanh, shifted(p, WORDS)[STEPS], p, start, stop, T)
+        return
     first_state, sizes = at(p[3], T), at(p[5], I)
     gates, out, state, before = at(p[6], T), at(p[7], T), at(p[8], T), at(p[10], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
@@ -176,12 +378,7 @@ def rnn(args, start, stop):
             take_over(p, row + start, row + last, size, T)
             multiply_rows(state, packed, shifted(gates, row * size), size, c, start, last, 1, n & 1)
             made = shifted(gates, here)
-            if c[RECTIFIES]:
-                for j in range(many):
-                    made[j] = T(0) if made[j] < T(0) else made[j]
-            else:
-                for j in range(many):
-                    made[j] = math.tanh(made[j])
+            rnn_run(math.tanh, c, made, many, T)
             copy_run(now, made, many)
             copy_run(shifted(out, here), made, many)
         row += 0 if reverse else count
@@ -206,18 +403,22 @@ def apply(function, x, made, count, T):
 
 
 @helper
-def lstm_row(sigmoid, tanh, gates, state, cell, size, T):
-    """The gates of a row from what is in them, and the next cell and state."""
+def lstm_row(sigmoid, tanh, gates, state, cell, count, size, T):
+    """The gates of so many elements of a row from what is in them, and the next cell and state."""
     made = stack(T, ROUND)
-    apply(sigmoid, gates, made, 2 * size, T)
-    apply(tanh, shifted(gates, 2 * size), made, size, T)
-    apply(sigmoid, shifted(gates, 3 * size), made, size, T)
-    for j in range(size):
+    if count == size:
+        apply(sigmoid, gates, made, 2 * size, T)
+    else:
+        apply(sigmoid, gates, made, count, T)
+        apply(sigmoid, shifted(gates, size), made, count, T)
+    apply(tanh, shifted(gates, 2 * size), made, count, T)
+    apply(sigmoid, shifted(gates, 3 * size), made, count, T)
+    for j in range(count):
         cell[j] = gates[size + j] * cell[j] + gates[j] * gates[2 * size + j]
-    for j in range(size):
+    for j in range(count):
         state[j] = cell[j]
-    apply(tanh, state, made, size, T)
-    for j in range(size):
+    apply(tanh, state, made, count, T)
+    for j in range(count):
         state[j] *= gates[3 * size + j]
 
 
@@ -225,6 +426,9 @@ def lstm_row(sigmoid, tanh, gates, state, cell, size, T):
 def lstm(args, start, stop):
     """Gates, cells and states of all steps; a unit is a sequence."""
     p = words(args)
+    if shifted(p, WORDS)[SHARES]:
+        share_out(lstm_share, math.sigmoid, math.tanh, shifted(p, WORDS)[STEPS], p, start, stop, T)
+        return
     first_state, first_cell, sizes = at(p[3], T), at(p[4], T), at(p[5], I)
     gates, out, state, cell = at(p[6], T), at(p[7], T), at(p[8], T), at(p[9], T)
     before, before_cell = at(p[10], T), at(p[11], T)
@@ -248,22 +452,26 @@ def lstm(args, start, stop):
             for r in range(start, last):
                 now = shifted(state, r * size)
                 gate = shifted(into, r * 4 * size)
-                lstm_row(math.sigmoid, math.tanh, gate, now, shifted(cell, r * size), size, T)
+                old = shifted(cell, r * size)
+                lstm_row(math.sigmoid, math.tanh, gate, now, old, size, size, T)
             copy_run(shifted(out, here), shifted(state, start * size), many)
         row += 0 if reverse else count
 
 
 @helper
-def gru_row(sigmoid, tanh, gates, products, state, size, T):
-    """The gates of a row (reset, update, new) from what the input gives to them, and the next state."""
-    for j in range(2 * size):
-        gates[j] += products[j]
+def gru_row(sigmoid, tanh, gates, products, state, count, size, T):
+    """The gates (reset, update, new) of so many elements of a row from what the input gives to them, and
+    the next state."""
     made = stack(T, ROUND)
-    apply(sigmoid, gates, made, 2 * size, T)
-    for j in range(size):
+    for first in range(0, 2 * size, size):
+        gate, product = shifted(gates, first), shifted(products, first)
+        for j in range(count):
+            gate[j] += product[j]
+        apply(sigmoid, gate, made, count, T)
+    for j in range(count):
         gates[2 * size + j] += gates[j] * products[2 * size + j]
-    apply(tanh, shifted(gates, 2 * size), made, size, T)
-    for j in range(size):
+    apply(tanh, shifted(gates, 2 * size), made, count, T)
+    for j in range(count):
         new = gates[2 * size + j]
         state[j] = (state[j] - new) * gates[size + j] + new
 
@@ -272,6 +480,9 @@ def gru_row(sigmoid, tanh, gates, products, state, size, T):
 def gru(args, start, stop):
     """Gates and states of all steps, and what the states give to the new ones; a unit is a sequence."""
     p = words(args)
+    if shifted(p, WORDS)[SHARES]:
+        share_out(gru_share, math.sigmoid, math.tanh, shifted(p, WORDS)[STEPS], p, start, stop, T)
+        return
     bias, first_state, sizes = at(p[2], T), at(p[3], T), at(p[5], I)
     gates, out, state, before, kept = (
         at(p[6], T),
@@ -303,7 +514,8 @@ def gru(args, start, stop):
                     add_run(shifted(product, 2 * size), bias, size, T(1))
                 if c[SAVES]:
                     copy_run(shifted(kept, (row + r) * size), shifted(product, 2 * size), size)
-                gru_row(math.sigmoid, math.tanh, gate, product, shifted(state, r * size), size, T)
+                now = shifted(state, r * size)
+                gru_row(math.sigmoid, math.tanh, gate, product, now, size, size, T)
             copy_run(shifted(out, here), shifted(state, start * size), many)
         row += 0 if reverse else count
 
@@ -314,10 +526,57 @@ def gru(args, start, stop):
 # state behind a step, then of that before it.
 
 
+@helper
+def enter_back(p, n, share, adds, gates, T):
+    """What a share of a step back begins with: the gradient of its states behind the step.
+
+    The first round has what was given, the others the product of the `gates`' gradients in the one before.
+    """
+    c = shifted(p, WORDS)
+    size, (first, count) = c[HIDDEN], share_of(c, share)
+    states = at(p[10], T)
+    state = shifted(states, first)
+    if n == 0:
+        copy_run(state, shifted(at(p[5], T), first), count)
+    else:
+        left = shifted(gates, row_of(c, n - 1) * c[DEPTH])
+        multiply_share(left, p, states, share, adds, n & 1, T)
+    if n < c[STEPS] and c[HAS_GRADIENT]:
+        add_run(state, shifted(at(p[4], T), row_of(c, n) * size + first), count, T(1))
+    return state
+
+
+@helper
+def rnn_run_back(c, state, value, made, count, T):
+    """made = what goes to the products, of the gradient of states and their values."""
+    if c[RECTIFIES]:
+        for j in range(count):
+            made[j] = state[j] if value[j] > T(0) else T(0)
+    else:
+        for j in range(count):
+            made[j] = state[j] * (T(1) - value[j] * value[j])
+
+
+@helper
+def rnn_share_back(sigmoid, tanh, p, n, share, T):
+    """A share of a step back through an RNN, after the product of the step before."""
+    c = shifted(p, WORDS)
+    size, (first, count) = c[HIDDEN], share_of(c, share)
+    state = enter_back(p, n, share, 0, at(p[8], T), T)
+    if n < c[STEPS]:
+        here = row_of(c, n) * size + first
+        made, value = shifted(at(p[8], T), here), shifted(at(p[0], T), here)
+        rnn_run_back(c, state, value, made, count, T)
+
+
 @kernel
 def rnn_backward(args, start, stop):
     """The gradients of x and of the first state; a unit is a sequence."""
     p = words(args)
+    if shifted(p, WORDS)[SHARES]:
+        rounds = shifted(p, WORDS)[STEPS] + 1
+        share_out(rnn_share_back, math.sigmoid, math.tanh, rounds, p, start, stop, T)
+        return
     out, g, g_state, sizes = at(p[0], T), at(p[4], T), at(p[5], T), at(p[7], I)
     gx, state = at(p[8], T), at(p[10], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
@@ -334,12 +593,7 @@ def rnn_backward(args, start, stop):
             value = shifted(out, here)
             if c[HAS_GRADIENT]:
                 add_run(now, g_here, many, T(1))
-            if c[RECTIFIES]:
-                for j in range(many):
-                    made[j] = now[j] if value[j] > T(0) else T(0)
-            else:
-                for j in range(many):
-                    made[j] = now[j] * (T(1) - value[j] * value[j])
+            rnn_run_back(c, now, value, made, many, T)
             multiply_rows(shifted(gx, row * size), packed, state, size, c, start, last, 0, n & 1)
         row += 0 if reverse else count
 
@@ -358,13 +612,13 @@ def lstm_point_back(g, g_cell, enters, forgets, new, leaves, old, shown, T):
 
 
 @helper
-def lstm_row_back(tanh, gates, before, state, cell, gx, size, T):
-    """The gradients of what the gates of a row are made from, and that of the cell before."""
+def lstm_row_back(tanh, gates, before, state, cell, gx, number, size, T):
+    """The gradients of what so many elements of a row's gates are made from, and that of the cell before."""
     d_in, d_forget, d_new, d_out, d_cell = (
         stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK)
     )  # fmt: skip
-    for first in range(0, size, BLOCK):
-        count = min(BLOCK, size - first)
+    for first in range(0, number, BLOCK):
+        count = min(BLOCK, number - first)
         gate, old, g, g_cell = (
             shifted(gates, first), shifted(before, first), shifted(state, first), shifted(cell, first)
         )  # fmt: skip
@@ -387,10 +641,30 @@ def lstm_row_back(tanh, gates, before, state, cell, gx, size, T):
         copy_run(g_cell, d_cell, count)
 
 
+@helper
+def lstm_share_back(sigmoid, tanh, p, n, share, T):
+    """A share of a step back through an LSTM, after the product of the step before."""
+    c = shifted(p, WORDS)
+    size, (first, count) = c[HIDDEN], share_of(c, share)
+    state, cell = enter_back(p, n, share, 0, at(p[8], T), T), shifted(at(p[11], T), first)
+    if n == 0:
+        copy_run(cell, shifted(at(p[6], T), first), count)
+    if n < c[STEPS]:
+        row = row_of(c, n)
+        wide = row * 4 * size + first
+        gate, made = shifted(at(p[0], T), wide), shifted(at(p[8], T), wide)
+        old = shifted(at(p[3], T), row * size + first)
+        lstm_row_back(tanh, gate, old, state, cell, made, count, size, T)
+
+
 @kernel
 def lstm_backward(args, start, stop):
     """The gradients of x, of the first state and the first cell; a unit is a sequence."""
     p = words(args)
+    if shifted(p, WORDS)[SHARES]:
+        rounds = shifted(p, WORDS)[STEPS] + 1
+        share_out(lstm_share_back, math.sigmoid, math.tanh, rounds, p, start, stop, T)
+        return
     gates, before_cell, g, sizes = at(p[0], T), at(p[3], T), at(p[4], T), at(p[7], I)
     gx, state, cell = at(p[8], T), at(p[10], T), at(p[11], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
@@ -409,7 +683,8 @@ def lstm_backward(args, start, stop):
             for r in range(start, last):
                 gate, made = shifted(gates, (row + r) * 4 * size), shifted(gx, (row + r) * 4 * size)
                 old, now = shifted(before_cell, (row + r) * size), shifted(state, r * size)
-                lstm_row_back(math.tanh, gate, old, now, shifted(cell, r * size), made, size, T)
+                past = shifted(cell, r * size)
+                lstm_row_back(math.tanh, gate, old, now, past, made, size, size, T)
             made = shifted(gx, row * 4 * size)
             multiply_rows(made, packed, state, size, c, start, last, 0, n & 1)
         row += 0 if reverse else count
@@ -430,13 +705,14 @@ def gru_point_back(g, reset, update, product, new, old, T):
 
 
 @helper
-def gru_row_back(gates, before, kept, state, gx, products, size, T):
-    """The gradients of what the gates of a row are made from: by the input, by the state, and past them."""
+def gru_row_back(gates, before, kept, state, gx, products, number, size, T):
+    """The gradients of what so many elements of a row's gates are made from: by the input, by the state,
+    and past them."""
     d_reset, d_update, d_new, d_product, d_state = (
         stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK)
     )  # fmt: skip
-    for first in range(0, size, BLOCK):
-        count = min(BLOCK, size - first)
+    for first in range(0, number, BLOCK):
+        count = min(BLOCK, number - first)
         gate, old, g = shifted(gates, first), shifted(before, first), shifted(state, first)
         told = shifted(kept, first)
         for j in range(count):
@@ -454,10 +730,32 @@ def gru_row_back(gates, before, kept, state, gx, products, size, T):
         copy_run(g, d_state, count)
 
 
+@helper
+def gru_share_back(sigmoid, tanh, p, n, share, T):
+    """A share of a step back through a GRU, after the product of the step before."""
+    c = shifted(p, WORDS)
+    size, (first, count) = c[HIDDEN], share_of(c, share)
+    state = enter_back(p, n, share, 1, at(p[9], T), T)
+    if n < c[STEPS]:
+        row = row_of(c, n)
+        wide, here = row * 3 * size + first, row * size + first
+        gate, made, product = (
+            shifted(at(p[0], T), wide),
+            shifted(at(p[8], T), wide),
+            shifted(at(p[9], T), wide),
+        )
+        old, told = shifted(at(p[2], T), here), shifted(at(p[3], T), here)
+        gru_row_back(gate, old, told, state, made, product, count, size, T)
+
+
 @kernel
 def gru_backward(args, start, stop):
     """The gradients of x, of the products with the state, and of the first state; a unit is a sequence."""
     p = words(args)
+    if shifted(p, WORDS)[SHARES]:
+        rounds = shifted(p, WORDS)[STEPS] + 1
+        share_out(gru_share_back, math.sigmoid, math.tanh, rounds, p, start, stop, T)
+        return
     gates, before, kept, g = at(p[0], T), at(p[2], T), at(p[3], T), at(p[4], T)
     sizes, gx, products, state = at(p[7], I), at(p[8], T), at(p[9], T), at(p[10], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
@@ -480,7 +778,8 @@ def gru_backward(args, start, stop):
                     shifted(state, r * size),
                 )
                 made, product = shifted(gx, i * 3 * size), shifted(products, i * 3 * size)
-                gru_row_back(shifted(gates, i * 3 * size), old, told, now, made, product, size, T)
+                gate = shifted(gates, i * 3 * size)
+                gru_row_back(gate, old, told, now, made, product, size, size, T)
             made = shifted(products, row * 3 * size)
             multiply_rows(made, packed, state, size, c, start, last, 1, n & 1)
         row += 0 if reverse else count

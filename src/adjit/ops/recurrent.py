@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch_recipe, recipe_of
@@ -24,6 +24,8 @@ from .dropout import dropout as drop_out
 from .joining import cat, stack
 from .linear import linear
 from .matmul import GRAIN
+
+LINE = 64  # bytes of the cache, which words that threads meet at begin with
 
 Spans = list[tuple[int, int]]  # the first row of each step, and how many rows it has
 Several = tuple[Tensor, ...]
@@ -62,21 +64,29 @@ def launch_steps(
     the first input, and takes over its memory where nobody else looks at that.
     """
     kind = inputs[0].dtype
-    panel = kernels.PANEL_BYTES // kind.itemsize
-    panels = -(-columns // panel)
-    room = panels * panel * depth + panel * panel  # packing may write too much
+    is_shared = batch == 1 and inputs[0].device is devices.CPU
+    run = hidden if is_shared else columns
+    panel = (kernels.ROW_PANEL_BYTES if is_shared else kernels.PANEL_BYTES) // kind.itemsize
+    panels = -(-run // panel) * (columns // run)
+    lanes = kernels.VECTOR_BYTES // kind.itemsize
+    apart = -(-depth // lanes) * lanes * panel  # packing writes whole squares
+    room = panels * apart
+    work, shares = max(depth * columns, 1), -(-run // panel) if is_shared else 0
+    meeting = -(-(room + batch * columns) * kind.itemsize // LINE) * LINE
     recipe = recipe_of(
         [
             (kernels.pack_weight, panels, max(1, GRAIN // (depth * panel + 1))),
-            (kernel, batch, max(1, GRAIN // max(depth * columns * steps, 1))),
+            (kernel, shares, -(-kernels.SHARED * shares // work)) if is_shared
+            else (kernel, batch, max(1, GRAIN // (work * steps))),
         ],
         tuple([t.spec for t in inputs]), [(shape, kind) for shape in outputs],
         bind={"I": dtypes.int64, "T": kind},
         words=(
             steps, rows, batch, hidden, depth, columns, line, along, panel, reverse, sizes is not None,
-            has_gradient, has_bias, rectifies, saves, room,
+            has_gradient, has_bias, rectifies, saves, room, run, apart,
+            shares, meeting,
         ),
-        scratch=(room + batch * columns) * kind.itemsize,
+        scratch=meeting + 8 * kernels.MEETING_WORDS * (1 + shares),
     )  # fmt: skip
     recipe.over = 1
     return launch_recipe(recipe, inputs)
