@@ -71,7 +71,7 @@ def is_signed(kind: types.Type) -> bool:
 def emit(builder: Any, kind: types.Type, op: Any, a: ir.Value, b: ir.Value) -> ir.Value:
     """The instructions for `op` on two scalars or two vectors."""
     if op in (max, min) and is_float(kind):
-        # One instruction finds the larger one, and the first if there is none; it loses a NaN that comes second.
+        # One instruction finds the larger, or the first if there is none; it loses a NaN that comes second.
         better = builder.fcmp_ordered(">" if op is max else "<", b, a)
         return builder.select(builder.fcmp_unordered("uno", b, b), b, builder.select(better, b, a))
     if op in (max, min):
