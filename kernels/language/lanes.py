@@ -154,6 +154,16 @@ def spread_over(typingctx: Any, value: Any, count: Any) -> Any:
     return Lanes(value, count.literal_value)(value, count), codegen
 
 
+@intrinsic
+def spread_as(typingctx: Any, lanes: Any, value: Any) -> Any:
+    """As many lanes as others have, which all hold one value."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return broadcast(builder, args[1], lanes.count)
+
+    return Lanes(value, lanes.count)(lanes, value), codegen
+
+
 def broadcast(builder: Any, value: ir.Value, lanes: int = LANES) -> ir.Value:
     """A vector of so many copies."""
     vector = ir.VectorType(value.type, lanes)
@@ -396,8 +406,8 @@ def store(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
     """Write all lanes from an index on."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = pointer.dtype.bitwidth // 8
-        builder.store(args[2], address(context, builder, pointer, args), align=size)
+        target = builder.bitcast(builder.gep(args[0], [args[1]]), args[2].type.as_pointer())
+        builder.store(args[2], target, align=pointer.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64, lanes), codegen

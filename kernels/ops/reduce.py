@@ -164,20 +164,23 @@ def sum_shortest_rows(x, out, start, stop, length, T):
 
 
 @helper
+def reduce_eight_rows(op, x, i, length, out, to):
+    """out[to:to + 8] = `op` over eight rows of up to `LANES` elements from x[i] on."""
+    if length <= 8:
+        fold_rows(op, x, i, length, 8, out, to)
+    elif length <= 16:
+        fold_rows(op, x, i, length, 16, out, to)
+    else:
+        fold_rows(op, x, i, length, LANES, out, to)
+
+
+@helper
 def reduce_short_rows(op, x, out, start, stop, length):
     """`op` over rows of up to `LANES` elements, in the order of `reduce_span`; the first row that is left."""
     row = start
-    if length <= 8:
+    if length <= LANES:
         while row + ROWS <= stop:
-            fold_rows(op, x, row * length, length, 8, out, row)
-            row += ROWS
-    elif length <= 16:
-        while row + ROWS <= stop:
-            fold_rows(op, x, row * length, length, 16, out, row)
-            row += ROWS
-    elif length <= LANES:
-        while row + ROWS <= stop:
-            fold_rows(op, x, row * length, length, LANES, out, row)
+            reduce_eight_rows(op, x, row * length, length, out, row)
             row += ROWS
     return row
 
