@@ -1,4 +1,4 @@
-"""Parts of programs beside PyTorch: distances, distributions, losses, bags of embeddings, epochs of loaders.
+"""Parts of programs beside PyTorch: distances, distributions, losses, short rows, bags, epochs of loaders.
 
     python bench/parts.py [--threads 1,2] [--rows PATTERN] [--seconds 0.15] [--turns 3]
 
@@ -129,6 +129,25 @@ def losses() -> dict[str, Part]:
     }  # fmt: skip
 
 
+def narrow() -> dict[str, Part]:
+    """Matrices of many rows and few columns, as data for ten classes are."""
+    tall = normal(65_536, 10)
+    calls: dict[str, Callable[[Any, Any], Any]] = {
+        "sum of rows": lambda L, x: x.sum(1),
+        "sum of columns": lambda L, x: x.sum(0),
+        "amax of rows": lambda L, x: x.amax(1),
+        "softmax": lambda L, x: x.softmax(1),
+        "log_softmax": lambda L, x: x.log_softmax(1),
+    }
+    found = {f"{name}, 65,536 by 10": Part(call, [tall]) for name, call in calls.items()}
+    for rows in (512, 65_536):
+        found[f"cross_entropy, {rows:,} of 10"] = Part(
+            lambda L, x, y: L.nn.functional.cross_entropy(x, y), [normal(rows, 10)],
+            [whole(10, rows)],
+        )  # fmt: skip
+    return found
+
+
 def bags() -> dict[str, Part]:
     return {
         f"embedding_bag, {mode}, 1024 bags of 20 of 64": Part(
@@ -155,7 +174,7 @@ def epochs() -> dict[str, Part]:
 
 
 def parts() -> dict[str, Part]:
-    return {**distances(), **distributions(), **losses(), **bags(), **epochs()}
+    return {**distances(), **distributions(), **losses(), **narrow(), **bags(), **epochs()}
 
 
 def calls_of(library: Any, part: Part) -> dict[str, Callable[[], Any]]:

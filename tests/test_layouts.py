@@ -382,7 +382,9 @@ def test_blocks_of_mobilenet_v3_beside_pytorch(size: int, last: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("width", [2, 3, loops.SHORT, loops.SHORT + 1])
+@pytest.mark.parametrize(
+    "width", [2, 3, loops.SHORT, loops.SHORT + 1, loops.SHORT_OF_PLAIN, loops.SHORT_OF_PLAIN + 1]
+)
 def test_rows_of_few_elements(width: int, dtype: str) -> None:
     """Many of them are one vector: differences of all pairs, weighted, in one kernel and in several."""
     n = 37
@@ -396,13 +398,14 @@ def test_rows_of_few_elements(width: int, dtype: str) -> None:
     def program() -> Any:
         return (x[None] - y[:, None]) * mass[None, :, None] * 0.5 + slow[..., ::2]
 
-    assert (f"for i in range({width})" in program().kernels()) == (width <= loops.SHORT)
+    assert (f"for i in range({width})" in program().kernels()) == (width <= loops.SHORT_OF_PLAIN)
     for _ in range(3):
         np.testing.assert_array_equal(array(program()), wanted)
         plan_cache.wait()
     turned = program().permute(1, 0, 2) + x[:, None]
     np.testing.assert_array_equal(array(turned), wanted.transpose(1, 0, 2) + a[:, None])
     powers = (x[None] - y[:, None]).exp()
+    assert (f"for i in range({width})" in powers.kernels()) == (width <= loops.SHORT)
     np.testing.assert_array_equal(array(powers), array((x[None] - y[:, None]).clone().exp()))
 
 

@@ -56,6 +56,47 @@ def test_gradients_of_softmax() -> None:
     assert backward_name(lambda T, t: t.log_softmax(0), x) == "LogSoftmaxBackward0"
 
 
+def outcome(name: str, x: adjit.Tensor, target: adjit.Tensor, g: adjit.Tensor) -> list[np.ndarray]:
+    """Of each row what the function gives, and the gradient."""
+    x = x.detach().requires_grad_()
+    if name == "cross_entropy":
+        y = adjit.nn.functional.cross_entropy(x, target, ignore_index=2, reduction="none")
+        (y * g[:, 0]).sum().backward()
+    else:
+        y = getattr(x, name)(1)
+        (y * (g if y.ndim == 2 else g[:, 0])).sum().backward()
+    return [y.detach().numpy(), x.grad.numpy()]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp", "cross_entropy"])
+def test_short_rows_that_are_done_together_have_the_bits_of_each_alone(
+    name: str, dtype: Any
+) -> None:
+    inf = math.inf
+    for length in (1, 3, 8, 10, 16, 17, 32, 33):
+        x = (RANDOM.standard_normal((21, length)) * 4).astype(dtype)
+        x[3], x[12], x[13, :1], x[14, -1:], x[15, :2] = -inf, 1e4, inf, math.nan, -inf
+        g = RANDOM.standard_normal(x.shape).astype(dtype)
+        target = RANDOM.integers(0, length, 21)
+        x, target, g = map(adjit.tensor, (x, target, g))
+        together = outcome(name, x, target, g)
+        rows = [outcome(name, x[k : k + 1], target[k : k + 1], g[k : k + 1]) for k in range(21)]
+        for found, alone in zip(together, zip(*rows, strict=True), strict=True):
+            expected = np.concatenate(alone)
+            assert np.array_equal(np.isnan(found), np.isnan(expected)), length
+            here = ~np.isnan(found)
+            assert found[here].tobytes() == expected[here].tobytes(), length
+
+
+@pytest.mark.parametrize("row", [0, 5, 12, 20])
+def test_a_wrong_class_among_short_rows(row: int) -> None:
+    target = np.arange(21) % 10
+    target[row] = 10
+    x = RANDOM.standard_normal((21, 10)).astype(np.float32)
+    agree_in_error(lambda T, t, k: functional(T).cross_entropy(t, k), x, target)
+
+
 def test_softmax_rows_sum_to_one() -> None:
     x = adjit.tensor(RANDOM.standard_normal((50, 777)).astype(np.float32) * 10)
     np.testing.assert_allclose(x.softmax(1).sum(1).numpy(), 1.0, rtol=1e-6)

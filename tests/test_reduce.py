@@ -557,6 +557,59 @@ def test_parts_of_a_long_row_that_are_read_side_by_side_sum_as_alone(chunks: int
     assert together.numpy().tobytes() == alone.numpy().tobytes()
 
 
+def special(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Numbers among which are many zeros of both signs and, of floats, some that are no numbers."""
+    x = RANDOM.integers(-4, 5, shape).astype(dtype)
+    if x.dtype.kind == "f":
+        x = np.copysign(x / 3, RANDOM.standard_normal(shape)).astype(dtype)
+        chance = RANDOM.random(shape)
+        x[chance < 0.01] = NAN
+        x[chance > 0.99] = -math.inf
+        x[::5] = -0.0
+    return x
+
+
+def bits(x: np.ndarray) -> bytes:
+    """The bits of numbers; a NaN has no sign of its own."""
+    return (np.where(x == x, x, x.dtype.type(NAN)) if x.dtype.kind == "f" else x).tobytes()
+
+
+FOLDED = {
+    "sum": lambda x, dim: x.sum(dim),
+    "prod": lambda x, dim: x.prod(dim),
+    "amax": lambda x, dim: x.amax(dim),
+    "amin": lambda x, dim: x.amin(dim),
+}
+DTYPES = ["uint8", "int32", "int64", "float32", "float64"]
+SHORT = [1, 4, 5, 8, 9, 10, 16, 17, 31, 32, 33]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FOLDED)
+def test_short_rows_that_are_reduced_together_have_the_bits_of_each_alone(
+    name: str, dtype: str
+) -> None:
+    """Eight at a time, and those that are left; they end where the memory ends."""
+    for length in SHORT:
+        x = special((21, length), dtype)
+        together = FOLDED[name](adjit.tensor(x), 1).numpy()
+        alone = [FOLDED[name](adjit.tensor(row), 0).numpy() for row in x]
+        assert bits(together) == b"".join(map(bits, alone)), length
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FOLDED)
+def test_few_columns_have_the_bits_that_they_have_among_many(name: str, dtype: str) -> None:
+    for width in SHORT[1:-1]:
+        for length in (1, 4, 6, 40, 700):
+            x = special((2, length, width), dtype)
+            among = np.zeros((2, length, 40), dtype)
+            among[..., :width] = x
+            few = FOLDED[name](adjit.tensor(x), 1).numpy()
+            many = FOLDED[name](adjit.tensor(among), 1).numpy()[:, :width]
+            assert bits(few) == bits(many), (width, length)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     shape=st.lists(st.integers(0, 4), min_size=1, max_size=4),

@@ -13,7 +13,7 @@ The operators known to `combine` and `fold` are `operator.add`, `operator.sub`, 
 `max` and `min`; these two keep a NaN, whichever side it comes from.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import add, mul, sub
 from typing import Any
 
@@ -39,11 +39,11 @@ KEPT = 28 << 20
 
 
 class Lanes(types.Type):
-    """The Numba type of `LANES` elements of one dtype."""
+    """The Numba type of `LANES` elements of one dtype, or of fewer."""
 
-    def __init__(self, dtype: types.Type) -> None:
-        self.dtype = dtype
-        super().__init__(name=f"Lanes({dtype})")
+    def __init__(self, dtype: types.Type, count: int = LANES) -> None:
+        self.dtype, self.count = dtype, count
+        super().__init__(name=f"Lanes({dtype}, {count})")
 
 
 @register_model(Lanes)
@@ -52,7 +52,7 @@ class LanesModel(models.PrimitiveModel):
 
     def __init__(self, dmm: Any, fe_type: Lanes) -> None:
         element = dmm.lookup(fe_type.dtype).get_value_type()
-        super().__init__(dmm, fe_type, ir.VectorType(element, LANES))
+        super().__init__(dmm, fe_type, ir.VectorType(element, fe_type.count))
 
 
 def element_of(kind: types.Type) -> types.Type:
@@ -70,16 +70,13 @@ def is_signed(kind: types.Type) -> bool:
 
 def emit(builder: Any, kind: types.Type, op: Any, a: ir.Value, b: ir.Value) -> ir.Value:
     """The instructions for `op` on two scalars or two vectors."""
+    if op in (max, min) and is_float(kind):
+        # One instruction finds the larger, or the first if there is none; it loses a NaN that comes second.
+        better = builder.fcmp_ordered(">" if op is max else "<", b, a)
+        return builder.select(builder.fcmp_unordered("uno", b, b), b, builder.select(better, b, a))
     if op in (max, min):
-        sign = ">=" if op is max else "<="
-        if is_float(kind):
-            keep = builder.or_(
-                builder.fcmp_ordered(sign, a, b), builder.fcmp_unordered("uno", a, a)
-            )
-        else:
-            compare = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
-            keep = compare(sign, a, b)
-        return builder.select(keep, a, b)
+        compare = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
+        return builder.select(compare(">=" if op is max else "<=", a, b), a, b)
     name = {add: "add", sub: "sub", mul: "mul"}[op]
     return getattr(builder, f"f{name}" if is_float(kind) else name)(a, b)
 
@@ -145,6 +142,28 @@ def spread(typingctx: Any, value: Any) -> Any:
     return Lanes(value)(value), codegen
 
 
+@intrinsic(prefer_literal=True)
+def spread_over(typingctx: Any, value: Any, count: Any) -> Any:
+    """So many lanes, a number that is written there, which all hold one value."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return broadcast(builder, args[0], count.literal_value)
+
+    return Lanes(value, count.literal_value)(value, count), codegen
+
+
+@intrinsic
+def spread_as(typingctx: Any, lanes: Any, value: Any) -> Any:
+    """As many lanes as others have, which all hold one value."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return broadcast(builder, args[1], lanes.count)
+
+    return Lanes(value, lanes.count)(lanes, value), codegen
+
+
 def broadcast(builder: Any, value: ir.Value, lanes: int = LANES) -> ir.Value:
     """A vector of so many copies."""
     vector = ir.VectorType(value.type, lanes)
@@ -164,12 +183,12 @@ def cast(typingctx: Any, lanes: Any, dtype: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return converted(context, builder, args[0], old, new)
 
-    return Lanes(new)(lanes, dtype), codegen
+    return Lanes(new, lanes.count)(lanes, dtype), codegen
 
 
 def converted(context: Any, builder: Any, value: ir.Value, old: Any, new: Any) -> ir.Value:
     """The instructions that convert a vector of one dtype to another."""
-    target = ir.VectorType(context.get_value_type(new), LANES)
+    target = ir.VectorType(context.get_value_type(new), value.type.count)
     if old == new:
         return value
     if is_float(old) and is_float(new):
@@ -214,16 +233,22 @@ def masked(builder: Any, name: str, result: ir.Type, vector: ir.Type, args: list
     return builder.call(function, args)
 
 
+def taken(builder: Any, a: ir.Value, b: ir.Value, places: Sequence[int]) -> ir.Value:
+    """The elements at some places of two vectors, one behind the other."""
+    index = ir.IntType(32)
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(index, len(places)), [*places]))
+
+
 def parts_of(builder: Any, value: ir.Value, bits: int) -> list[tuple[int, ir.Value]]:
     """Where the parts of lanes that are stored at a time begin, and the parts."""
-    some = LANES if MASKS_STORES or bits < 32 else 8 * VECTOR_BYTES // bits
-    if some == LANES:
+    lanes = value.type.count
+    some = lanes if MASKS_STORES or bits < 32 else 8 * VECTOR_BYTES // bits
+    if some >= lanes:
         return [(0, value)]
-    parts = []
-    for first in range(0, LANES, some):
-        chosen = ir.Constant(ir.VectorType(ir.IntType(32), some), [*range(first, first + some)])
-        parts.append((first, builder.shuffle_vector(value, value, chosen)))
-    return parts
+    return [
+        (first, taken(builder, value, value, range(first, first + some)))
+        for first in range(0, lanes, some)
+    ]
 
 
 def store_first(builder: Any, value: ir.Value, at: ir.Value, count: ir.Value, bits: int) -> None:
@@ -293,12 +318,96 @@ def load_some(typingctx: Any, pointer: Any, index: Any, count: Any, fill: Any) -
 
 
 @intrinsic
+def load_over(typingctx: Any, rest: Any, pointer: Any, index: Any, count: Any) -> Any:
+    """The first `count` elements from an index on, in as many lanes as `rest` has; the others are its own."""
+    dtype = pointer.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vector = args[0].type
+        at = builder.bitcast(builder.gep(args[1], [args[2]]), vector.as_pointer())
+        align = ir.Constant(ir.IntType(32), dtype.bitwidth // 8)
+        mask = first_lanes(builder, args[3], dtype.bitwidth, rest.count)
+        return masked(builder, "load", vector, vector, [at, align, mask, args[0]])
+
+    return rest(rest, pointer, types.int64, types.int64), codegen
+
+
+ROWS = 8  # that `fold_rows` reduces together
+# How the halves of a row meet where two vectors hold them: a part of each row from one, then the other, and
+# in what order eight rows are then. The shuffles stay within halves of a register, which is quick.
+HALVES = (
+    ((0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15)),
+    ((0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)),
+    ((0, 2, 8, 10, 4, 6, 12, 14), (1, 3, 9, 11, 5, 7, 13, 15)),
+)
+IN_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
+
+
+@intrinsic(prefer_literal=True)
+def fold_rows(
+    typingctx: Any, op: Any, x: Any, first: Any, length: Any, lanes: Any, out: Any, to: Any
+) -> Any:
+    """out[to + k] = `op` over the `length` elements from x[first + k * length] on, for `ROWS` rows.
+
+    Rows have at most `lanes` elements: 8, 16 or 32. The bits are those of `fold`, where the other lanes hold
+    what changes nothing: 0 in a sum, 1 in a product, the first element of a row where an extreme is looked for.
+    """
+    if not isinstance(lanes, types.IntegerLiteral):
+        return None
+    count, given, kind, what = lanes.literal_value, x.dtype, out.dtype, op.typing_key
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = given.bitwidth // 8
+        element = context.get_data_type(given)
+        align = ir.Constant(ir.IntType(32), size)
+        mask = first_lanes(builder, args[3], given.bitwidth, count)
+        vector = ir.VectorType(element, count)
+
+        def halves(a: ir.Value, b: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:
+            return emit(builder, kind, what, taken(builder, a, b, low), taken(builder, a, b, high))
+
+        def row(k: int) -> ir.Value:
+            """The eight numbers that are left of a row."""
+            offset = builder.mul(args[3], args[3].type(k))
+            start = builder.gep(args[1], [builder.add(args[2], offset)])
+            rest = builder.load(start) if what in (max, min) else element(1 if what is mul else 0)
+            rest = broadcast(builder, rest, count)
+            begin = builder.bitcast(start, vector.as_pointer())
+            value = masked(builder, "load", vector, vector, [begin, align, mask, rest])
+            value = converted(context, builder, value, given, kind)
+            width = count
+            while width > ROWS:
+                width //= 2
+                value = halves(value, value, range(width), range(width, 2 * width))
+            return value
+
+        def rows(k: int, step: int) -> ir.Value:
+            """What is left of 2**step rows, in one vector."""
+            if step == 0:
+                return row(k)
+            a, b = rows(k, step - 1), rows(k + 2 ** (step - 1), step - 1)
+            return halves(a, b, *HALVES[step - 1])
+
+        found = rows(0, 3)
+        found = taken(builder, found, found, IN_ORDER)
+        if what is add:  # a sum begins with 0, which tells in one of -0
+            zero = ir.Constant(found.type, [0] * ROWS)
+            found = emit(builder, kind, add, zero, found)
+        target = builder.gep(args[5], [args[6]])
+        target = builder.bitcast(target, found.type.as_pointer())
+        builder.store(found, target, align=kind.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(op, x, types.int64, types.int64, lanes, out, types.int64), codegen
+
+
+@intrinsic
 def store(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
     """Write all lanes from an index on."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = pointer.dtype.bitwidth // 8
-        builder.store(args[2], address(context, builder, pointer, args), align=size)
+        target = builder.bitcast(builder.gep(args[0], [args[1]]), args[2].type.as_pointer())
+        builder.store(args[2], target, align=pointer.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
     return types.void(pointer, types.int64, lanes), codegen

@@ -114,6 +114,11 @@ def load_some(x, i, count, fill):
     return value
 
 
+def load_over(rest, x, i, count):
+    """The first `count` of the 32 elements from x[i] on; the other lanes have those of `rest`."""
+    return load_some(x, i, count, rest)
+
+
 def load_four(x, i, away, T):
     """The elements from x[i], x[i + away], x[i + 2 * away] and x[i + 3 * away] on, as T."""
     k = i + lane()
@@ -133,6 +138,11 @@ def store_some(x, i, value, count):
 
 def spread(value):
     """Lanes that all hold one value."""
+    return value
+
+
+def spread_over(value, count):
+    """Lanes that all hold one value: the first so many count."""
     return value
 
 

@@ -11,17 +11,22 @@ import math
 from operator import add, mul, sub
 
 from ..language.abi import A, I, T, X, at, helper, kernel, scalar, words
+from ..language.device import instead_of
 from ..language.lanes import (
     LANES,
+    ROWS,
     cast,
     combine,
     combine_four,
     first_equal,
     fold,
+    fold_rows,
     load,
     load_four,
+    load_over,
     load_some,
     spread,
+    spread_over,
     store,
     store_some,
 )
@@ -122,6 +127,8 @@ def dot_span(x, i, y, j, count, T):
 @helper
 def chunk_of(unit, length, step, chunks):
     """Where a chunk of a row begins and ends."""
+    if chunks == 1:  # a division takes as long as a short row
+        return unit * length, (unit + 1) * length
     row, first = unit // chunks * length, unit % chunks * step
     return row + first, row + min(first + step, length)
 
@@ -138,7 +145,7 @@ def strip_of(unit, length, inner, strip, strips):
 
 
 @helper
-def sum_short_rows(x, out, start, stop, length, T):
+def sum_shortest_rows(x, out, start, stop, length, T):
     """Sums of rows of two to four elements, in the order of `reduce_span`: vectors of rows.
 
     Each element is added to 0 there, too, which tells in sums of -0.
@@ -156,18 +163,51 @@ def sum_short_rows(x, out, start, stop, length, T):
             out[i] = even + ((none + T(x[4 * i + 1])) + (none + T(x[4 * i + 3])))
 
 
+@helper
+def reduce_eight_rows(op, x, i, length, out, to):
+    """out[to:to + 8] = `op` over eight rows of up to `LANES` elements from x[i] on."""
+    if length <= 8:
+        fold_rows(op, x, i, length, 8, out, to)
+    elif length <= 16:
+        fold_rows(op, x, i, length, 16, out, to)
+    else:
+        fold_rows(op, x, i, length, LANES, out, to)
+
+
+@helper
+def reduce_short_rows(op, x, out, start, stop, length):
+    """`op` over rows of up to `LANES` elements, in the order of `reduce_span`; the first row that is left."""
+    row = start
+    if length <= LANES:
+        while row + ROWS <= stop:
+            reduce_eight_rows(op, x, row * length, length, out, row)
+            row += ROWS
+    return row
+
+
+@instead_of(reduce_short_rows)
+def no_short_rows(op, x, out, start, stop, length):
+    """On a GPU a row is a unit."""
+    return start
+
+
 @kernel
 def sum_rows(args, start, stop):
     """out[row, chunk] = the sum of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
     if 2 <= length <= 4:
-        sum_short_rows(x, out, start, stop, length, T)
+        sum_shortest_rows(x, out, start, stop, length, T)
         return
-    unit = start
+    unit = reduce_short_rows(add, x, out, start, stop, length)
     while unit < stop:
         begin, end = chunk_of(unit, length, step, chunks)
-        if unit + 4 <= stop and (unit % chunks + 4) * step <= length and step % BLOCK == 0:
+        if (
+            chunks >= 4
+            and unit + 4 <= stop
+            and (unit % chunks + 4) * step <= length
+            and step % BLOCK == 0
+        ):
             sums = reduce_four_spans(add, x, begin, step, X(0), T)
             out[unit], out[unit + 1], out[unit + 2], out[unit + 3] = sums
             unit += 4
@@ -184,7 +224,7 @@ def prod_rows(args, start, stop):
     """out[row, chunk] = the product of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(start, stop):
+    for unit in range(reduce_short_rows(mul, x, out, start, stop, length), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(mul, x, begin, end, X(1), T)
 
@@ -194,7 +234,7 @@ def max_rows(args, start, stop):
     """out[row, chunk] = the largest element of a chunk of a row, NaN if there is one."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(start, stop):
+    for unit in range(reduce_short_rows(max, x, out, start, stop, length), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(max, x, begin, end, x[begin], T)
 
@@ -207,7 +247,7 @@ def min_rows(args, start, stop):
     """out[row, chunk] = the smallest element of a chunk of a row, NaN if there is one."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(start, stop):
+    for unit in range(reduce_short_rows(min, x, out, start, stop, length), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(min, x, begin, end, x[begin], T)
 
@@ -239,9 +279,39 @@ def some_of_row(x, i, count, X, T):
 
 
 @helper
+def reduce_few_columns(op, p, start, stop, rest, X, T):
+    """`reduce_columns` where there are no more columns than `rest` has lanes."""
+    x, out = at(p[0], X), at(p[1], T)
+    length, inner, step, chunks = p[2], p[3], p[4], p[5]
+    for part in range(start, stop):
+        begin, end = chunk_of(part, length, step, chunks)
+        last = end * inner
+        i = begin * inner
+        total = cast(load_over(rest, x, i, inner), T)
+        i += inner
+        while i + 3 * inner < last:
+            value = cast(load_over(rest, x, i, inner), T)
+            value = combine(op, value, cast(load_over(rest, x, i + inner, inner), T))
+            pair = cast(load_over(rest, x, i + 2 * inner, inner), T)
+            pair = combine(op, pair, cast(load_over(rest, x, i + 3 * inner, inner), T))
+            total = combine(op, total, combine(op, value, pair))
+            i += 4 * inner
+        while i < last:
+            total = combine(op, total, cast(load_over(rest, x, i, inner), T))
+            i += inner
+        store_some(out, part * inner, total, inner)
+
+
+@helper
 def reduce_columns(op, args, start, stop, X, T):
     """Walks along the rows, so that memory is read in order; results stay in the first cache."""
     p = words(args)
+    if p[3] <= 8:
+        reduce_few_columns(op, p, start, stop, spread_over(X(0), 8), X, T)
+        return
+    if p[3] <= 16:
+        reduce_few_columns(op, p, start, stop, spread_over(X(0), 16), X, T)
+        return
     x, out = at(p[0], X), at(p[1], T)
     length, inner, step, chunks, strip, strips = p[2], p[3], p[4], p[5], p[6], p[7]
     for unit in range(start, stop):

@@ -6,14 +6,26 @@ fixed order.
 """
 
 import math
-from operator import add
+from operator import add, mul, sub
 
-from ..language.abi import STATUS_VALUE, I, Row, T, at, helper, kernel, words
-from ..language.lanes import combine, stack
-from .reduce import dot_span, reduce_span, strip_of
+from ..language.abi import STATUS_VALUE, I, Row, T, at, helper, kernel, shifted, words
+from ..language.device import instead_of
+from ..language.lanes import (
+    LANES,
+    ROWS,
+    combine,
+    load_over,
+    spread,
+    spread_as,
+    spread_over,
+    stack,
+    store,
+)
+from .reduce import dot_span, reduce_eight_rows, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
+ROOM = (ROWS + 1) * LANES  # elements of eight short rows, and what a store writes behind them
 
 
 @helper
@@ -53,12 +65,59 @@ def softmax_row(exp, x, i, out, j, count, T):
         out[j + k] *= scale
 
 
+@helper
+def with_each_row(rest, op, x, i, length, numbers, out):
+    """out[:] = `op` of each of eight rows from x[i] on and of its number; rows have up to as many elements
+    as `rest` has lanes, and what lies behind them is written over."""
+    for k in range(ROWS):
+        row = load_over(rest, x, i + k * length, length)
+        store(out, k * length, combine(op, row, spread_as(rest, numbers[k])))
+
+
+@helper
+def with_each_short_row(op, x, i, length, numbers, out, T):
+    """`with_each_row` for rows of up to `LANES` elements; `out` has room for that many more."""
+    if length <= 16:
+        with_each_row(spread_over(T(0), 16), op, x, i, length, numbers, out)
+    else:
+        with_each_row(spread(T(0)), op, x, i, length, numbers, out)
+
+
+@helper
+def softmax_short_rows(exp, x, out, start, stop, length, T):
+    """`softmax_row` for rows of up to `LANES` elements, eight at a time; the first row that is left."""
+    numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
+    row = start
+    if length <= LANES:
+        while row + ROWS <= stop:
+            i = row * length
+            reduce_eight_rows(max, x, i, length, numbers, 0)
+            with_each_short_row(sub, x, i, length, numbers, moved, T)
+            for k in range(ROWS * length):
+                powers[k] = exp(moved[k])
+            reduce_eight_rows(add, powers, 0, length, numbers, 0)
+            for k in range(ROWS):
+                numbers[k] = T(1) / numbers[k]
+            with_each_short_row(mul, powers, 0, length, numbers, moved, T)
+            for k in range(ROWS * length):
+                out[i + k] = moved[k]
+            row += ROWS
+    return row
+
+
+@instead_of(softmax_short_rows)
+def no_softmax_rows(exp, x, out, start, stop, length, T):
+    """On a GPU a row is a unit."""
+    return start
+
+
 @kernel
 def softmax_rows(args, start, stop):
     """out[row, i] = exp(x[row, i]) over the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    for row in range(start, stop):
+    first = softmax_short_rows(math.exp, x, out, start, stop, length, T)
+    for row in range(first, stop):
         softmax_row(math.exp, x, row * length, out, row * length, length, T)
 
 
@@ -74,12 +133,41 @@ def log_softmax_row(exp, log, x, i, out, j, count, T):
         out[j + k] = (x[i + k] - top) - log_total
 
 
+@helper
+def log_softmax_short_rows(exp, log, x, out, start, stop, length, T):
+    """`log_softmax_row` for rows of up to `LANES` elements, eight at a time; the first row that is left."""
+    numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
+    row = start
+    if length <= LANES:
+        while row + ROWS <= stop:
+            i = row * length
+            reduce_eight_rows(max, x, i, length, numbers, 0)
+            with_each_short_row(sub, x, i, length, numbers, moved, T)
+            for k in range(ROWS * length):
+                powers[k] = exp(moved[k])
+            reduce_eight_rows(add, powers, 0, length, numbers, 0)
+            for k in range(ROWS):
+                numbers[k] = log(numbers[k])
+            with_each_short_row(sub, moved, 0, length, numbers, powers, T)
+            for k in range(ROWS * length):
+                out[i + k] = powers[k]
+            row += ROWS
+    return row
+
+
+@instead_of(log_softmax_short_rows)
+def no_log_softmax_rows(exp, log, x, out, start, stop, length, T):
+    """On a GPU a row is a unit."""
+    return start
+
+
 @kernel
 def log_softmax_rows(args, start, stop):
     """out[row, i] = x[row, i] minus the logarithm of the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    for row in range(start, stop):
+    first = log_softmax_short_rows(math.exp, math.log, x, out, start, stop, length, T)
+    for row in range(first, stop):
         log_softmax_row(math.exp, math.log, x, row * length, out, row * length, length, T)
 
 
@@ -142,22 +230,108 @@ log_softmax_backward_rows.row = Row(log_softmax_backward_row, ("exp",), "ee", "e
 # words of both steps: classes, ignored, rows, whether to divide by the number of rows that count
 
 
+@helper
+def is_class(wanted, classes, ignored):
+    return wanted == ignored or 0 <= wanted < classes
+
+
+@helper
+def loss_of_row(x, begin, wanted, ignored, top, log_total, T):
+    return T(0) if wanted == ignored else log_total - (x[begin + wanted] - top)
+
+
+@helper
+def cross_entropy_short_rows(exp, log, x, target, losses, logs, classes, ignored, start, stop, T):
+    """Losses over up to `LANES` classes, eight rows at a time; the first row that is left, or whose target is
+    wrong."""
+    tops, bases, totals = stack(T, ROWS), stack(T, ROWS), stack(T, ROWS)
+    moved, powers = stack(T, ROOM), stack(T, ROOM)
+    row = start
+    if classes <= LANES:
+        while row + ROWS <= stop:
+            for k in range(row, row + ROWS):
+                if not is_class(target[k], classes, ignored):
+                    return k
+            i = row * classes
+            reduce_eight_rows(max, x, i, classes, tops, 0)
+            for k in range(ROWS):
+                bases[k] = T(0) if tops[k] == T(-math.inf) else tops[k]
+            with_each_short_row(sub, x, i, classes, bases, moved, T)
+            for k in range(ROWS * classes):
+                powers[k] = exp(moved[k])
+            reduce_eight_rows(add, powers, 0, classes, totals, 0)
+            for k in range(ROWS):
+                totals[k] = log(totals[k])
+            for k in range(ROWS):
+                logs[row + k] = totals[k] + tops[k]
+                wanted, begin = target[row + k], i + k * classes
+                losses[row + k] = loss_of_row(x, begin, wanted, ignored, tops[k], totals[k], T)
+            row += ROWS
+    return row
+
+
+@instead_of(cross_entropy_short_rows)
+def no_cross_entropy_rows(exp, log, x, target, losses, logs, classes, ignored, start, stop, T):
+    """On a GPU a row is a unit."""
+    return start
+
+
+@helper
+def cross_entropy_backward_short_rows(
+    exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
+):
+    """Gradients over up to `LANES` classes, eight rows at a time; the first row that is left."""
+    factors, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
+    row = start
+    if classes <= LANES:
+        while row + ROWS <= stop:
+            i = row * classes
+            for k in range(ROWS):
+                factors[k] = scale[(row + k) * step]
+            with_each_short_row(sub, x, i, classes, shifted(logs, row), moved, T)
+            for k in range(ROWS * classes):
+                powers[k] = exp(moved[k])
+            with_each_short_row(mul, powers, 0, classes, factors, moved, T)
+            for k in range(ROWS * classes):
+                gx[i + k] = moved[k]
+            for k in range(ROWS):
+                wanted, begin = target[row + k], i + k * classes
+                if wanted == ignored:
+                    for j in range(begin, begin + classes):
+                        gx[j] = T(0)
+                else:
+                    gx[begin + wanted] -= factors[k]
+            row += ROWS
+    return row
+
+
+@instead_of(cross_entropy_backward_short_rows)
+def no_cross_entropy_backward_rows(
+    exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
+):
+    """On a GPU a row is a unit."""
+    return start
+
+
 @kernel
 def cross_entropy_rows(args, start, stop):
     """logs[row] = logsumexp of the row, losses[row] = logs[row] - x[row, target[row]]."""
     p = words(args)
     x, target, losses, logs = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], T)
     status, classes, ignored = at(p[6], I), p[7], p[8]
-    for row in range(start, stop):
+    first = cross_entropy_short_rows(
+        math.exp, math.log, x, target, losses, logs, classes, ignored, start, stop, T
+    )
+    for row in range(first, stop):
         wanted = target[row]
-        if wanted != ignored and (wanted < 0 or wanted >= classes):
+        if not is_class(wanted, classes, ignored):
             status[0], status[1] = STATUS_VALUE, wanted
             return
         begin = row * classes
         top, total = sum_of_exponentials(math.exp, x, begin, classes, T)
         log_total = math.log(total)
         logs[row] = log_total + top
-        losses[row] = T(0) if wanted == ignored else log_total - (x[begin + wanted] - top)
+        losses[row] = loss_of_row(x, begin, wanted, ignored, top, log_total, T)
 
 
 @kernel
@@ -180,7 +354,10 @@ def cross_entropy_backward_rows(args, start, stop):
     p = words(args)
     scale, x, target, logs, gx = at(p[0], T), at(p[1], T), at(p[2], I), at(p[3], T), at(p[4], T)
     classes, ignored, step = p[5], p[6], p[7]
-    for row in range(start, stop):
+    first = cross_entropy_backward_short_rows(
+        math.exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
+    )
+    for row in range(first, stop):
         begin, end = row * classes, (row + 1) * classes
         wanted, log_total = target[row], logs[row]
         factor = scale[row * step]

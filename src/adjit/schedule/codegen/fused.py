@@ -19,6 +19,7 @@ from .loops import (
     STREAMED,
     Loop,
     assemble,
+    for_body,
     geometry,
     interleaved,
     is_streamed,
@@ -84,7 +85,7 @@ def kernel(
     assert first.strides is not None
     strides = first.strides
     order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
-    loop = geometry(shape, [*inputs, *outputs], order)
+    loop = for_body(geometry(shape, [*inputs, *outputs], order), pasted)
     if sums:
         source = render_sums(name, pasted, inputs, outputs, sums, frozenset(logical), over)
         length, chunk, chunks = sums[0].fold.words

@@ -76,7 +76,9 @@ NUMBER = "k"  # a Python number, one word
 CONTIGUOUS, REPEATED, STRIDED, ROW = "c", "s", "v", "r"
 MAX_ROW, MAX_ROWS = 4096, 16  # elements of a row that is repeated on the stack, and such rows
 TOGETHER = 512  # elements of a block that is read beside such a row
-SHORT = 8  # elements of a row of a strided loop that is one of many side by side
+# Elements of a row of a strided loop that is one of many side by side, and where no function is called:
+# 50,000 rows of 9 times a number each with AVX2 take 129 us for 262, their exponentials 1,498 for 565.
+SHORT, SHORT_OF_PLAIN = 8, 16
 
 
 class Loop(NamedTuple):
@@ -129,10 +131,16 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
         outer += reversed(s[:-1])
     width, short = sizes[-1], None
     constants = (len(sizes) - 1, width, *outer, *steps)
-    if 1 < width <= SHORT:
+    if 1 < width <= SHORT_OF_PLAIN:
         known = (0, 1, width)
         short = ShortRows(width, tuple([s[-2] if s[-2] in known else -1 for s in strides]))
     return Loop(flags, True, rows, max(1, GRAIN // max(width, 1)), constants, short)
+
+
+def for_body(loop: Loop, pasted: Pasted) -> Loop:
+    """The loop that a body runs over: rows side by side only if they are short enough for it."""
+    too_wide = loop.short is not None and loop.short.width > SHORT
+    return loop._replace(short=None) if too_wide and not waits_for_memory(pasted) else loop
 
 
 def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = "") -> Source:
@@ -438,6 +446,8 @@ def elementwise(
     `fresh` says that the outputs are memory of their own.
     """
     loop = geometry(shape, [*inputs, *outputs], order)
+    if loop.short is not None:
+        loop = for_body(loop, body.paste(wanted, [f"{o.name} = {{}}" for o in outputs], compute))
     large = fresh and is_streamed(loop, outputs)
     kinds = (
         "_".join(_short(o.dtype) for o in inputs)

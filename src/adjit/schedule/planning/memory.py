@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...storage import size_class
 from ..fusion.groups import Task
+from ..graph_key import written_over
 
 
 class MemorySlot(NamedTuple):
@@ -84,21 +85,24 @@ class MemoryPlan:
     def _find_early_outputs(self) -> None:
         """Which outputs are to be written over values that only the plan reads.
 
-        Those lie in the blocks of the outputs from the beginning: no other place may pass on.
+        Those lie in the blocks of the outputs from the beginning: no other place may pass on. The last
+        tasks are looked at first, as a value may be written over several times.
         """
         self.becomes: dict[int, int] = {}
-        for position, task in enumerate(self.order):
+        for position in range(len(self.order) - 1, -1, -1):
+            task = self.order[position]
             for item in task.items if len(task.everything) == 1 else ():
-                over = item.recipe.over
+                over = written_over(item.recipe)
                 for v, read in zip(item.writes[:over], item.reads, strict=False):
                     old = read.value
                     if (
                         old >= 0
                         and [r.value for r in item.reads].count(old) == 1
-                        and v in self.outputs
+                        and (v in self.outputs or v in self.becomes)
                         and old not in self.outputs
                         and self.last_read[old] == position
                         and self._size_of(v) == self._size_of(old)
+                        and not (read.offset and item.recipe.alias is not None)
                     ):
                         self.becomes[old] = v
         self.in_blocks = self.outputs | self.becomes.keys()
