@@ -79,7 +79,9 @@ for count in range(1, 10):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("sizes", [(13, 257, 33), (25, 600, 1100), (300, 513, 70), (2, 3, 2500)])
+@pytest.mark.parametrize(
+    "sizes", [(13, 257, 33), (25, 600, 1100), (300, 513, 70), (2, 3, 2500), (80, 512, 300)]
+)
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_blocks_of_large_products(sizes, layout, dtype):
     rows, depth, columns = sizes
@@ -171,10 +173,11 @@ def wide_product(dtype, rows=30):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_without_memory_one_panel_at_a_time(dtype, memory):
-    x, y, usual = wide_product(dtype)
+def test_without_memory_one_panel_and_one_strip_at_a_time(dtype, memory):
+    x, y, usual = wide_product(dtype, 100)
     kept = memory(lambda size: 0)
     np.testing.assert_array_equal(bits(x @ y), usual)
+    np.testing.assert_array_equal(bits(x.t().contiguous().t() @ y), usual)
     assert not any(kept)
 
 

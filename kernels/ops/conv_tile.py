@@ -46,6 +46,7 @@ from .gemm_tile import (
     TileNumber,
     emit_pack,
     emit_transpose,
+    rows_of,
 )
 
 SCALED, SHIFTED, ADDED, BOUNDED = 1, 2, 4, 8  # steps in their order, which add up
@@ -124,10 +125,10 @@ def emit_pack_places(code: TileCode) -> Any:
     """
     f = code.function("pack_places", 7)
     x, line, lines, depth, places, offset, ahead = f.args
-    rows = [f.word(places, k) + offset for k in range(f.lanes)]
+    targets = [f.word(places, k) + offset for k in range(f.lanes)]
     for i in range(f.lanes):
         f.prefetch(ahead + i * VECTOR_BYTES, writes=False)
-    emit_transpose(f, x, line, lines, depth, rows)
+    emit_transpose(f, rows_of(f, x, line, lines, f.lanes), 0, depth, targets)
     f.builder.ret_void()
     return f.defined
 

@@ -8,6 +8,8 @@ and sizes are welcome, and a transposed operand costs no more than another.
 
     pack(x, line, along, lines, depth, out, width)
         Panels of `width` lines: out[panel][k][i] = x[i * line + k * along], i within the panel.
+    pack_strips(x, line, along, lines, depth, out)
+        The same for strips of HEIGHT lines, `strip_bytes` apart, for `multiply` to read A from.
     multiply(a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add)
         C = A @ B for at most HEIGHT rows of A, or C += A @ B if `add`. The rows of B are `b_step`
         apart in a panel, its panels `b_panel`. Either operand may be packed or left where it is.
@@ -42,7 +44,6 @@ from ..language.target import machine
 
 FEW_LINES = 4  # at most, that are transposed in squares of their own
 SUM_DEPTH = 256  # products in a row before their sum is added to its element
-BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows half of an L2 cache
 
 # --------------------------------------------------------------------------- the machine
 
@@ -56,16 +57,15 @@ HEIGHT, WIDTH = (6, 4) if has("avx512f") else (8, 3) if CHOSEN.architecture == "
 ROW_WIDTH = WIDTH if has("avx512f") else 8
 # All heights would be twice the code to compile; an odd one computes a row too many and drops it.
 HEIGHTS = (1, *range(2, HEIGHT + 1, 2))
+# Whether a panel of B stays in a first cache of 32 KB while strips of A run through it, and B may come from a
+# cache further away. With AVX-512 it fills that, and a strip stays there instead: packed B lies in the second.
+PANEL_STAYS = SUM_DEPTH * WIDTH * VECTOR_BYTES <= 1 << 14
+BLOCK_BYTES = 4096 if PANEL_STAYS else 2048  # of each row of B, packed at a time
 
 
 def lanes_of(size: int) -> int:
     """Elements of `size` bytes in a vector."""
     return VECTOR_BYTES // size
-
-
-def line_width(size: int) -> int:
-    """The width of a packed panel of A, which is whole vectors."""
-    return -(-HEIGHT // lanes_of(size)) * lanes_of(size)
 
 
 # --------------------------------------------------------------------------- instructions
@@ -472,32 +472,35 @@ def emit_pack(code: TileCode) -> Any:
     with f.either(along.equals(1)) as (squares, others):
         side = min(f.lanes, FEW_LINES)
         with squares, f.either(lines > side) as (many, few):
-            with many, f.loop(lines, width) as first, f.loop(depth, f.lanes) as k:
+            with many, f.loop(lines, width) as first:
                 count, there = f.smaller(lines - first, width), out + first * depth * f.size
                 with f.loop(count, f.lanes) as i:
-                    source = x + ((first + i) * line + k) * f.size
-                    target = there + (k * width + i) * f.size
-                    places = [target + width * (j * f.size) for j in range(f.lanes)]
-                    for j in range(f.lanes):  # the squares to come
-                        f.prefetch(source + (line * j + 2 * f.lanes) * f.size, writes=False)
-                    emit_transpose(f, source, line, count - i, depth - k, places)
-            with few, f.loop(depth, side) as k:
-                target = out + k * width * f.size
-                places = [target + width * (j * f.size) for j in range(side)]
-                emit_transpose(f, x + k * f.size, line, lines, depth - k, places, side)
+                    rows = rows_of(f, x + (first + i) * line * f.size, line, count - i, f.lanes)
+                    with f.loop(depth, f.lanes) as k:
+                        for row in rows:  # the squares to come
+                            f.prefetch(row + (k + 2 * f.lanes) * f.size, writes=False)
+                        target = there + (k * width + i) * f.size
+                        emit_transpose(f, rows, k, depth - k, apart(f, target, width, f.lanes))
+            with few:
+                rows = rows_of(f, x, line, lines, side)
+                with f.loop(depth, side) as k:
+                    places = apart(f, out + k * width * f.size, width, side)
+                    emit_transpose(f, rows, k, depth - k, places)
         with others, f.either(line.equals(1)) as (copied, gathered):
-            with copied, f.either(lines > width) as (panels, panel):
-                with panels, f.loop(depth) as k, f.loop(lines, width) as first:
-                    count, here = f.smaller(lines - first, width), x + (first + k * along) * f.size
+            with copied:
+                whole = f.choose(width.equals(f.panel), lines // f.panel * f.panel, 0)
+                with f.when(whole > 0), f.loop(depth) as k, f.loop(whole, f.panel) as first:
+                    here = x + (first + k * along) * f.size
                     there = out + (first * depth + k * width) * f.size
+                    for v in range(WIDTH):
+                        f.store(f.load(here + v * VECTOR_BYTES), there + v * VECTOR_BYTES)
+                with f.loop(lines, width, whole) as first:
+                    count, there = f.smaller(lines - first, width), out + first * depth * f.size
                     with f.loop(count, f.lanes) as i:
-                        some = f.load_some(here + i * f.size, f.first(count - i))
-                        f.store(some, there + i * f.size)
-                with panel, f.loop(lines, f.lanes) as i:
-                    mask = f.first(lines - i)
-                    with f.loop(depth) as k:
-                        some = f.load_some(x + (k * along + i) * f.size, mask)
-                        f.store(some, out + (k * width + i) * f.size)
+                        mask = f.first(count - i)
+                        with f.loop(depth) as k:
+                            some = f.load_some(x + (k * along + first + i) * f.size, mask)
+                            f.store(some, there + (k * width + i) * f.size)
             with gathered, f.loop(lines, width) as first, f.loop(depth) as k:
                 count, there = f.smaller(lines - first, width), out + first * depth * f.size
                 with f.loop(count, f.lanes) as i:
@@ -508,29 +511,103 @@ def emit_pack(code: TileCode) -> Any:
     return f.defined
 
 
+def emit_pack_strips(code: TileCode) -> Any:
+    """`pack_strips`: squares are transposed in registers, dense lines copied, the rest is gathered.
+
+    A step follows the one before at once, so that a strip takes no more of a cache than it has numbers:
+    what a vector writes too much is written over by the next one. Dense lines are read across all strips.
+    """
+    f = code.function("pack_strips", 6)
+    x, line, along, lines, depth, out = f.args
+    starts = range(0, HEIGHT, f.lanes)  # of the vectors of a step
+
+    def place(first: TileNumber, k: TileNumber) -> TileNumber:
+        return out + first // HEIGHT * strip_bytes(f.size) + k * (HEIGHT * f.size)
+
+    with f.either(along.equals(1)) as (squares, others):
+        with squares, f.loop(lines, HEIGHT) as first:
+            count, here = lines - first, x + first * line * f.size
+            rows = [
+                here + f.smaller(count - 1, min(i, HEIGHT - 1)) * line * f.size
+                for i in range(len(starts) * f.lanes)
+            ]
+            with f.loop(depth, f.lanes) as k:
+                mask = f.first(depth - k)
+                turned = [
+                    transposed(
+                        f, [f.load_some(row + k * f.size, mask) for row in rows[i:][: f.lanes]]
+                    )
+                    for i in starts
+                ]
+                for j in range(f.lanes):
+                    for i, vectors in zip(starts, turned, strict=True):
+                        f.store(vectors[j], place(first, k + j) + i * f.size)
+        with others, f.either(line.equals(1)) as (copied, gathered):
+            with copied:
+                beyond = len(starts) * f.lanes - HEIGHT  # lines that are read for nothing
+                whole = f.larger(lines - beyond, 0) // HEIGHT * HEIGHT
+                with f.when(whole > 0), f.loop(depth) as k, f.loop(whole, HEIGHT) as first:
+                    here = x + (first + k * along) * f.size
+                    for i in starts:
+                        f.store(f.load(here + i * f.size), place(first, k) + i * f.size)
+                with f.loop(lines, HEIGHT, whole) as first:
+                    masks = [f.first(lines - first - i) for i in starts]
+                    with f.loop(depth) as k:
+                        here = x + (first + k * along) * f.size
+                        for i, mask in zip(starts, masks, strict=True):
+                            some = f.load_some(here + i * f.size, mask)
+                            f.store(some, place(first, k) + i * f.size)
+            with gathered, f.loop(lines, HEIGHT) as first, f.loop(depth) as k:
+                for i in starts:
+                    source = x + ((first + i) * line + k * along) * f.size
+                    some = f.gather(source, line, f.first(lines - first - i))
+                    f.store(some, place(first, k) + i * f.size)
+    f.builder.ret_void()
+    return f.defined
+
+
+def strip_bytes(size: int) -> int:
+    """From one strip of HEIGHT lines to the next: whole lines of a cache, not a power of two."""
+    return -(-(SUM_DEPTH + lanes_of(size)) * HEIGHT * size // 64) * 64 + 64
+
+
+def rows_of(
+    f: TileCode, x: TileNumber, line: TileNumber, count: TileNumber, side: int
+) -> list[TileNumber]:
+    """The addresses of the lines of a square; the last of `count` stands in for those beyond."""
+    return [x + f.smaller(count - 1, i) * line * f.size for i in range(side)]
+
+
+def apart(f: TileCode, first: TileNumber, width: TileNumber, count: int) -> list[TileNumber]:
+    """Addresses of rows that are `width` elements apart."""
+    return [first + width * (j * f.size) for j in range(count)]
+
+
 def emit_transpose(
     f: TileCode,
-    x: TileNumber,
-    line: TileNumber,
-    count: TileNumber,
+    rows: Sequence[TileNumber],
+    k: TileNumber | int,
     depth: TileNumber,
-    places: list[TileNumber],
-    side: int | None = None,
+    places: Sequence[TileNumber],
 ) -> None:
-    """Transpose a square of `side`, by default a vector, of which `count` lines exist, the last one standing
-    in for the others."""
-    lanes = side or f.lanes
-    wide, f = f, f.narrow(lanes)
-    mask = f.first(depth)
-    rows = [f.load_some(x + f.smaller(count - 1, i) * line * f.size, mask) for i in range(lanes)]
-    half = lanes // 2
+    """Transpose a square of what lies in rows from element `k` on, of which `depth` exist, as many as there
+    are rows."""
+    wide, f = f, f.narrow(len(rows))
+    mask, here = f.first(depth), f.number(k) * f.size
+    vectors = transposed(f, [f.load_some(row + here, mask) for row in rows])
+    for vector, place in zip(vectors, places, strict=True):
+        wide.store(wide.widen(vector), place)
+
+
+def transposed(f: TileCode, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """The columns of as many vectors as each has lanes."""
+    rows, half = list(rows), f.lanes // 2
     while half:  # swap the off-diagonal quarters of ever smaller squares
-        keep = [j if j & half == 0 else j - half + lanes for j in range(lanes)]
-        swap = [j + half if j & half == 0 else j + lanes for j in range(lanes)]
-        for i in range(lanes):
+        keep = [j if j & half == 0 else j - half + f.lanes for j in range(f.lanes)]
+        swap = [j + half if j & half == 0 else j + f.lanes for j in range(f.lanes)]
+        for i in range(f.lanes):
             if i & half == 0:
                 a, b = rows[i], rows[i + half]
                 rows[i], rows[i + half] = (f.shuffle(a, b, order) for order in (keep, swap))
         half //= 2
-    for row, place in zip(rows, places, strict=True):
-        wide.store(wide.widen(row), place)
+    return rows

@@ -53,13 +53,15 @@ from .gemm_tile import (
     BLOCK_BYTES,
     HEIGHT,
     I64,
+    PANEL_STAYS,
     SUM_DEPTH,
     WIDTH,
     TileCode,
     TileNumber,
     emit_multiply,
     emit_pack,
-    line_width,
+    emit_pack_strips,
+    strip_bytes,
 )
 from .gemm_tile_cuda import (
     BF16,
@@ -103,11 +105,20 @@ UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes ti
 # AVX2 a panel has one line of a cache of each, and lines 1024 apart share four sets: 256 x 256 came to 80
 # GFLOP/s on Zen 3, packed to 95; 12 x 1024 by 1024 x 200 comes to 77 in place and to 52 packed.
 IN_PLACE, READS = (2048, HEIGHT) if MASKS_STORES else (960, 4 * HEIGHT)
-FEW_ROWS = 6  # dense ones, which may be any distance apart: all may share one set of a cache
+FEW_ROWS = 6  # dense ones that a strip may read at any distance, unless they lie SHARED_BYTES apart
 CACHE_LINE = 64  # bytes
+# Between lines that share a set or two of a first cache beside a panel: on Zen 4 a tile of 256 steps, of 1536
+# cycles at best, took 2731 from lines 2048 apart and takes 1580 from a packed strip.
+SHARED_BYTES = 2048
+FEW_PANELS = 8  # read from a strip, which is not worth packing for them where it is dense
+STRIPS = 12  # packed at a time: read along the lines of a transposed operand, and a quarter of a second cache
+# Of a block of the right operand that strips run through panel by panel, since a second cache of 512 KB
+# would not hold it beside the rest.
+LARGE_BYTES = 1 << 18
 KEPT_BLOCKS = 64  # that stay for the next product, as libraries of linear algebra keep theirs
 SQUARE_BYTES = WIDTH * VECTOR_BYTES * VECTOR_BYTES // 4  # by which `pack` may write too much
-PACKED_BYTES = SUM_DEPTH * BLOCK_BYTES + SQUARE_BYTES + VECTOR_BYTES
+RIGHT_BYTES = SUM_DEPTH * BLOCK_BYTES + SQUARE_BYTES
+PACKED_BYTES = RIGHT_BYTES + STRIPS * strip_bytes(8) + VECTOR_BYTES
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
@@ -134,7 +145,7 @@ def clear(out, start, stop, zero):
 def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
     """The names of `product` and `product_and_bias` for a float dtype, and the module of both."""
     code = TileCode(dtype)
-    parts = emit_batch_offset(code), emit_pack(code), emit_multiply(code)
+    parts = emit_batch_offset(code), emit_pack(code), emit_pack_strips(code), emit_multiply(code)
     names = tuple(emit_product(code, *parts, has_bias=has_bias) for has_bias in (False, True))
     return names, code.module
 
@@ -156,7 +167,7 @@ def emit_batch_offset(code: TileCode) -> Any:
 
 
 def emit_product(
-    code: TileCode, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool
+    code: TileCode, batch_offset: Any, pack: Any, pack_strips: Any, multiply: Any, *, has_bias: bool
 ) -> str:
     """out = left @ right, or activation(beta * bias + alpha * (left @ right)); a depth above 0.
 
@@ -164,7 +175,7 @@ def emit_product(
     packed block; how they are shared out among calls changes no bit.
     """
     f = code.function("product_and_bias" if has_bias else "product", 3, exported=True)
-    size, width = f.size, line_width(f.size)
+    size = f.size
     args, start, stop = f.args
     left, right, *added, out = (f.word(args, k) for k in range(4 if has_bias else 3))
     c = args + 8 * (4 if has_bias else 3)
@@ -172,16 +183,18 @@ def emit_product(
      bias_row, bias_column, activation, _, _, block, blocks, tiles, axes) = (
         f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
-    line = f.stack((SUM_DEPTH + f.lanes) * width * size)
-    panel = f.stack((SUM_DEPTH + f.lanes) * f.panel * size)
+    strip, panel = f.stack(strip_bytes(size)), f.stack((SUM_DEPTH + f.lanes) * f.panel * size)
     is_wide = f.smaller(depth, SUM_DEPTH) * block > SUM_DEPTH * f.panel
     taken = cgutils.alloca_once_value(f.builder, I64(0))
     with f.when(is_wide):
         emit_borrow(f, taken, kept, allocate)
     memory = f.number(f.builder.load(taken))
-    packed = f.choose(memory.equals(0), panel, memory + VECTOR_BYTES - memory % VECTOR_BYTES)
-    # Without memory, one panel at a time.
-    reach = f.choose(f.all(is_wide, memory.equals(0)), f.panel, block)
+    is_short, room = memory.equals(0), memory + VECTOR_BYTES - memory % VECTOR_BYTES
+    packed = f.choose(is_short, panel, room)
+    strips = f.choose(is_short, strip, room + RIGHT_BYTES)
+    # Without memory, one panel and one strip at a time.
+    reach = f.choose(f.all(is_wide, is_short), f.panel, block)
+    high_if_packed = f.choose(is_short, HEIGHT, STRIPS * HEIGHT)
 
     with f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group:
         entry, first_column = group // blocks, group % blocks * block
@@ -199,7 +212,6 @@ def emit_product(
         with f.loop(last_column, reach, first_column) as j:
             across = f.smaller(last_column - j, reach)
             in_place = f.choose(reads_b, across // f.panel * f.panel, 0)
-            rest, shift = across - in_place, in_place * size
             is_packed = f.any(
                 across > 4 * f.panel,
                 f.all(left_column.differs(1), left_row.differs(1)),
@@ -207,33 +219,61 @@ def emit_product(
             )
             if HEIGHT <= FEW_ROWS:
                 is_packed = f.all(is_packed, left_column.differs(1))
+            high, wide = f.number(HEIGHT), reach
+            if PANEL_STAYS:
+                shares = (left_row * size + CACHE_LINE // 2) % SHARED_BYTES < CACHE_LINE
+                is_high = (last_row - first_row) > READS
+                shares = f.all(shares, across > FEW_PANELS * f.panel, is_high)
+                is_packed = f.any(is_packed, shares)
+                is_large = f.smaller(depth, SUM_DEPTH) * across > LARGE_BYTES // size
+                high = f.choose(is_large, STRIPS * HEIGHT, HEIGHT)
+            high = f.choose(is_packed, high_if_packed, high)
+            if PANEL_STAYS:
+                wide = f.choose(high > HEIGHT, f.panel, reach)
+            # Part 0 of the columns is read in place, part 1 is packed.
+            first_part = f.choose(in_place.equals(0), 1, 0)
+            parts = f.choose(in_place.equals(across), 1, 2)
             a_row = f.choose(is_packed, 1, left_row)
-            a_step = f.choose(is_packed, width, left_column)
+            a_step = f.choose(is_packed, HEIGHT, left_column)
             with f.loop(depth, SUM_DEPTH) as k:
                 steps = f.smaller(depth - k, SUM_DEPTH)
                 b_here = b + (k * right_row + j * right_column) * size
-                b_rest = b_here + shift * right_column
-                f.call(pack, b_rest, right_column, right_row, rest, steps, packed, f.panel)
-                with f.loop(last_row, HEIGHT, first_row) as i:
-                    tall = f.smaller(last_row - i, HEIGHT)
+                b_rest = b_here + in_place * right_column * size
+                f.call(
+                    pack, b_rest, right_column, right_row, across - in_place, steps, packed, f.panel
+                )
+                with f.loop(last_row, high, first_row) as i:
+                    tall = f.smaller(last_row - i, high)
                     a_here = a + (i * left_row + k * left_column) * size
                     with f.when(is_packed):
-                        f.call(pack, a_here, left_row, left_column, tall, steps, line, width)
-                    with f.when(f.all(left_column.equals(1), across > 4 * f.panel)):
-                        emit_look_ahead(f, a_here + left_row * (HEIGHT * size), left_row, steps)
-                    lines = f.choose(is_packed, line, a_here)
-                    here = target + (i * columns + j) * size
-                    f.call(multiply, lines, a_row, a_step, b_here, right_row, f.panel, here,
-                           columns, steps, tall, in_place, k)  # fmt: skip
-                    f.call(multiply, lines, a_row, a_step, packed, f.panel, steps * f.panel,
-                           here + shift, columns, steps, tall, rest, k)  # fmt: skip
-                    if has_bias:
-                        with f.when((k + steps).equals(depth)):
-                            offset = f.call(batch_offset, c, entry, BIAS)
-                            offset += i * bias_row + j * bias_column
-                            scalars = c + (axes * 4 + BATCH_SIZES) * 8
-                            emit_finish(f, here, columns, added[0] + offset * size, bias_row,
-                                        bias_column, tall, across, scalars, activation)  # fmt: skip
+                        f.call(pack_strips, a_here, left_row, left_column, tall, steps, strips)
+                    a_from = f.choose(is_packed, strips, a_here)
+                    a_apart = f.choose(is_packed, strip_bytes(size), left_row * (HEIGHT * size))
+                    with f.loop(parts, start=first_part) as part:
+                        is_rest = part.equals(1)
+                        b_from, b_step, b_panel, first, last = (
+                            f.choose(is_rest, *pair)
+                            for pair in (
+                                (packed, b_here), (f.panel, right_row), (steps * f.panel, f.panel),
+                                (in_place, 0), (across, in_place),
+                            )
+                        )  # fmt: skip
+                        with f.loop(last, wide, first) as p, f.loop(tall, HEIGHT) as r:
+                            low, some = f.smaller(tall - r, HEIGHT), f.smaller(last - p, wide)
+                            here = target + ((i + r) * columns + j + p) * size
+                            a_now = a_from + r // HEIGHT * a_apart
+                            b_now = b_from + (p - first) // f.panel * b_panel * size
+                            with f.when(f.all(a_step.equals(1), some > 4 * f.panel)):
+                                emit_look_ahead(f, a_now + a_apart, left_row, steps)
+                            f.call(multiply, a_now, a_row, a_step, b_now, b_step, b_panel, here,
+                                   columns, steps, low, some, k)  # fmt: skip
+                            if has_bias:
+                                with f.when((k + steps).equals(depth)):
+                                    offset = f.call(batch_offset, c, entry, BIAS)
+                                    offset += (i + r) * bias_row + (j + p) * bias_column
+                                    scalars = c + (axes * 4 + BATCH_SIZES) * 8
+                                    emit_finish(f, here, columns, added[0] + offset * size, bias_row,
+                                                bias_column, low, some, scalars, activation)  # fmt: skip
     emit_give_back(f, taken, kept)
     with f.when(f.number(f.builder.load(taken)).differs(0)):
         f.call(release, f.number(f.builder.load(taken)))
