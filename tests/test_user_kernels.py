@@ -971,6 +971,78 @@ def test_kernels_inside_of_compile():
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy())
 
 
+def test_calls_of_known_kinds_see_what_is_there_now():
+    """The layouts of tensors and who needs a gradient are known from an earlier call, elements are not."""
+    fixed, rate = adjit.tensor(X.tolist(), dtype=adjit.float64), leaf(0.6)
+    x = leaf(X.tolist())
+    for _ in range(2):
+        for by in (1.0, -2.0):
+            expected, slopes = adjit.value_and_grad(energy)(by * X, 0.6)
+            for first, second in (
+                (fixed * by, 0.6),
+                (fixed * by, rate),
+                (x * by, 0.6),
+                (x * by, rate),
+            ):
+                x.grad = rate.grad = None
+                y = energy(first, second)
+                assert y.item() == pytest.approx(expected)
+                assert y.requires_grad is (first.requires_grad or second is rate)
+                if y.requires_grad:
+                    y.backward()
+                    y = None
+                if first.requires_grad:
+                    np.testing.assert_allclose(x.grad.numpy(), by * slopes[0])
+                if second is rate:
+                    assert rate.grad.item() == pytest.approx(slopes[1])
+            with adjit.no_grad():
+                assert not energy(x * by, rate).requires_grad
+    assert energy(fixed[::2], 0.6).item() == pytest.approx(energy(X[::2], 0.6))
+
+
+def test_a_changed_global_is_another_kernel(monkeypatch):
+    name = "SCALE_OF_A_KERNEL"
+    monkeypatch.setitem(globals(), name, 2.0)
+
+    @adjit.kernel
+    def scaled(x):
+        return SCALE_OF_A_KERNEL * x[0]  # noqa: F821
+
+    x = leaf([3.0])
+    assert [scaled(x).item(), scaled(x).item(), scaled(X)] == [6.0, 6.0, 2 * X[0]]
+    monkeypatch.setitem(globals(), name, 5.0)
+    assert [scaled(x).item(), scaled(X)] == [15.0, 5 * X[0]]
+
+
+def test_gradients_that_were_computed_with_the_value_stay_what_they_are():
+    x, rate = leaf(X.tolist()), leaf(0.6)
+    slopes = adjit.value_and_grad(energy)(X, 0.6)[1]
+    y = energy(x, rate)
+    for by in (None, None, 3.0):
+        x.grad = rate.grad = None
+        y.backward(None if by is None else adjit.tensor(by, dtype=y.dtype), retain_graph=True)
+        np.testing.assert_allclose(x.grad.numpy(), (by or 1.0) * slopes[0])
+        assert rate.grad.item() == pytest.approx((by or 1.0) * slopes[1])
+        x.grad.mul_(7.0)
+        rate.grad.zero_()
+    passed = adjit.compile(lambda by: adjit.autograd.grad(y, x, by, retain_graph=True)[0])
+    for by in (1.0, 1.0, 1.0, 2.0):
+        np.testing.assert_allclose(passed(leaf(by).detach()).numpy(), by * slopes[0])
+
+
+def test_kernels_write_into_tensors_and_arrays_without_gradients():
+    x, out = adjit.tensor([1.0, 2.0], dtype=adjit.float64), adjit.zeros(2, 2, dtype=adjit.float64)
+    rows = np.zeros((2, 2))
+    for k in range(1, 4):
+        version = out._version
+        total, _, _ = several(x, out[1], 2)
+        assert total.item() == 3.0
+        assert out.tolist() == [[0.0, 0.0], [k * 1.0, k * 4.0]]
+        assert out._version > version
+        several(x, rows[1], 2)
+        assert rows.tolist() == out.tolist()
+
+
 def test_kernels_take_float32_and_turned_tensors():
     @adjit.kernel
     def weighted(a):

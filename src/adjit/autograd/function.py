@@ -96,16 +96,15 @@ class FunctionNode(GradNode):
 class FunctionCtx(GradContext):
     """What `forward` leaves for `backward`. Any attribute can be set on it."""
 
-    def __init__(self) -> None:
-        self.needs_input_grad: tuple[bool, ...] = ()
-        self.materialize_grads = True
-        self.saved_for_forward: tuple[Any, ...] = ()
-        self.is_pushing = False  # whether `jvp` runs
-        self._saved: tuple[Any, ...] = ()
-        self._dirty: tuple[Any, ...] = ()
-        self._constant: tuple[Any, ...] = ()
-        self._node: Any = None
-        self._outputs: tuple[int, ...] = ()
+    needs_input_grad: tuple[bool, ...] = ()
+    materialize_grads = True
+    saved_for_forward: tuple[Any, ...] = ()
+    is_pushing = False  # whether `jvp` runs
+    _saved: tuple[Any, ...] = ()
+    _dirty: tuple[Any, ...] = ()
+    _constant: tuple[Any, ...] = ()
+    _node: Any = None
+    _outputs: tuple[int, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Save tensors (or None) for backward; they come back as `saved_tensors`, version-checked.

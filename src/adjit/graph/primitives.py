@@ -25,6 +25,9 @@ from .record import MAX_RECIPES, ready_node, result
 
 Array = np.ndarray[Any, Any]
 NO_AXES = Size(())
+MOST_BYTES = (
+    1 << 10
+)  # that are copied once more: it takes less time than to ask an array for its address
 
 
 def filled(shape: Size, value: float, kind: dtype, place: device) -> NewTensor:
@@ -66,10 +69,15 @@ def empty(spec: Spec) -> NewTensor:
 
 def number(value: float, kind: dtype) -> NewTensor:
     """A tensor without axes of a Python number, which the dtype holds."""
-    spec = dense_spec(NO_AXES, kind)
+    spec = _numbers.get(kind)
+    if spec is None:
+        spec = _numbers[kind] = dense_spec(NO_AXES, kind)
     node = fresh_node(spec)
     kind.ctype.from_address(node.address).value = value
     return result(node, spec)
+
+
+_numbers: dict[dtype, Spec] = {}
 
 
 def from_array(array: Array) -> NewTensor:
@@ -77,9 +85,12 @@ def from_array(array: Array) -> NewTensor:
     kind = dtypes.of_numpy(array.dtype)
     spec = dense_spec(array.shape, kind)
     node = fresh_node(spec)
-    if spec.numel:
+    size = array.nbytes
+    if size <= MOST_BYTES:
+        memmove(node.address, array.tobytes(), size)
+    else:
         source = np.ascontiguousarray(array)
-        memmove(node.address, address_of(source), source.nbytes)
+        memmove(node.address, address_of(source), size)
     return result(node, spec)
 
 

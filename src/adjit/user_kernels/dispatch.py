@@ -12,6 +12,7 @@ from numba._dispatcher import compute_fingerprint  # as Numba's own dispatchers
 from .source import Function, Meaning
 
 _T = TypeVar("_T")
+MAX_CALLS = 4096
 
 
 class Specializations(Generic[_T]):
@@ -23,11 +24,27 @@ class Specializations(Generic[_T]):
         self.function, self.make = function, make
         self.meaning: Meaning | None = None
         self.known: dict[object, _T] = {}
+        self.calls: dict[object, Callable[[Sequence[Any]], Any]] = {}
+
+    def call_of(self, kinds: object) -> Callable[[Sequence[Any]], Any] | None:
+        """What was kept for arguments of these kinds."""
+        found = self.calls.get(kinds)
+        is_current = found is not None and self.meaning is not None and self.meaning.is_current()
+        return found if is_current else None
+
+    def keep_call(self, kinds: object, call: Callable[[Sequence[Any]], Any]) -> None:
+        """Keep how to call what `find` has found for arguments of these kinds, if they have any."""
+        if kinds is None:
+            return
+        if len(self.calls) >= MAX_CALLS:
+            self.calls.clear()
+        self.calls[kinds] = call
 
     def find(self, args: Sequence[Any], more: Any = None) -> _T:
         """What there is for arguments like these, and `more` that tells calls apart."""
         if self.meaning is None or not self.meaning.is_current():
             self.known.clear()
+            self.calls.clear()
             self.meaning = Meaning(self.function)
         try:
             key = compute_fingerprint(tuple(args)), more

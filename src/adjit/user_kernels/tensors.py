@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -14,16 +12,12 @@ from numba import types
 from .. import devices, dtypes
 from ..autograd.dual import CAPTURED, DualLevel
 from ..autograd.function import Function as AutogradFunction
-from ..autograd.function import FunctionCtx, FunctionOp
 from ..autograd.modes import is_grad_enabled
 from ..graph.levels import innermost, is_traced, tracers
-from ..graph.node import GradNode
 from ..graph.primitives import from_array, number
-from ..graph.record import as_tensors, edge_of, give_history, needs_grad, new_grad_node
-from ..graph.saved import packed
+from ..graph.record import needs_grad
 from ..graph.state import state
 from ..ops.joining import stack
-from ..schedule.settle import value_of
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
@@ -34,6 +28,7 @@ from .gpu_tensors import GpuFiles, memory_on, place_of, results_on
 from .refusal import NotDifferentiable
 from .source import Function, Values, positional, python_function, remember
 from .tangent_functions import tangent_function
+from .usual_calls import KernelOp, UsualCall, array_of, kinds_of, restored, scaled, values_of
 
 
 @overload
@@ -119,7 +114,7 @@ class UserKernel:
         remember(self.py_func)
         # The node of the graph by the name of the kernel, in `repr` and in drawings.
         self._call: Any = type(self.py_func.__name__, (KernelCall,), {})
-        self._op = _JointOp(self._call)
+        self._op = KernelOp(self._call)
 
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__name__}>"
@@ -133,8 +128,16 @@ class UserKernel:
         """Call the function on tensors, arrays and numbers."""
         if named or len(args) < self._count:
             args = self._bound(args, named)
+        kinds = kinds_of(args)
+        call = None if kinds is None else self._codes.call_of(kinds)
+        return self._first_call(kinds, args) if call is None else call(args)
+
+    def _first_call(self, kinds: object, args: Sequence[Any]) -> Any:
+        """A call on arguments of kinds that are new, or that have to be looked at each time."""
         if not any(isinstance(a, Tensor) for a in args):
-            return self.code_for(args).module.primal(*args)
+            primal = self.code_for(args).module.primal
+            self._codes.keep_call(kinds, lambda args: primal(*args))
+            return primal(*args)
         if tracers and is_traced(args):
             level = innermost(args)
             if isinstance(level, DualLevel):
@@ -145,7 +148,7 @@ class UserKernel:
                 f"the kernel {self.py_func.__name__} has no rule for {type(level).__name__}: only for vmap and "
                 "forward mode"
             )
-        values = _values(args)
+        values = values_of(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
         if code.place is devices.CPU and any(isinstance(a, Tensor) and a.is_cuda for a in args):
@@ -153,47 +156,19 @@ class UserKernel:
                 f"{self.py_func.__name__} is given no array on a GPU, so it runs on the CPU: "
                 "move its numbers by .cpu()"
             )
-        if not code.written and code.place is devices.CPU:
-            return self._recorded(code, values, args)
+        if code.place is devices.CPU and not (code.written and code.wrt):
+            call = UsualCall(self._op, code, args)
+            self._codes.keep_call(kinds, call)
+            return call(args)
         outs = self._call.apply(Call(code, values), *args)
         if not code.kinds:
             return None
         return outs[: len(code.kinds)] if code.is_tuple else outs[0]
 
-    def _recorded(self, code: KernelCode, values: Sequence[Any], args: Sequence[Any]) -> Any:
-        """A call that writes into no argument, and its backward node: as `apply`, in less time."""
-        gradients = None
-        if code.is_joint:
-            results, gradients = code.pull_back(values, (1.0,), [args[k] for k in code.wrt])
-        else:
-            found = code.module.primal(*values)
-            results = found if code.is_tuple else (found,) if code.kinds else ()
-        outs = code.as_results(results)
-        if code.wrt:
-            self._give_history(code, gradients, args, outs)
-        return tuple(outs) if code.is_tuple else outs[0] if outs else None
-
-    def _give_history(
-        self, code: KernelCode, gradients: list[Tensor] | None, args: Sequence[Any], outs: list[Any]
-    ) -> None:
-        ctx: Any = FunctionCtx()
-        ctx.code, ctx.gradients = code, gradients
-        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
-        edges = [None, *[edge_of(a) if k in code.wrt else None for k, a in enumerate(args)]]
-        specs = (None, *[a.spec if isinstance(a, Tensor) else None for a in args])
-        node = new_grad_node(self._op, edges, specs)
-        node.context = ctx
-        node.outputs = tuple([o.spec if isinstance(o, Tensor) else None for o in outs])
-        kept: list[Any] = [(a, a.counter.version, None) for a in args if isinstance(a, Tensor)]
-        node.saved = [packed(one) for one in kept] if state.saving else kept
-        ctx._node = weakref.ref(node)
-        for k in code.floats:
-            give_history(outs[k], node, k)
-
     def _of_examples(self, level: BatchLevel, args: Sequence[Any]) -> Any:
         """A call inside of `vmap`: one of a kernel with the loop over the examples."""
         name = self.py_func.__name__
-        firsts = _values([_first(a) for a in args])
+        firsts = values_of([_first(a) for a in args])
         code = self.code_for(firsts)
         if code.place is not devices.CPU:
             raise RuntimeError(
@@ -237,7 +212,7 @@ class UserKernel:
     def _of_duals(self, level: DualLevel, args: Sequence[Any]) -> Any:
         """A call in forward mode: one on values, and one of the kernel of tangents."""
         values, tangents = [level.value(a) for a in args], [level.tangent(a) for a in args]
-        code = self.code_for(_values([_first(v) for v in values]))
+        code = self.code_for(values_of([_first(v) for v in values]))
         written = [k for k in code.written if isinstance(args[k], Tensor)]
         changed: dict[int, Any] = {}
         found: Sequence[Any] | None = None
@@ -301,7 +276,7 @@ class UserKernel:
             >>> square.tangents([x], (0,))(x, adjit.ones(1))
             tensor(6.)
         """
-        name, firsts = self.py_func.__name__, _values([_first(v) for v in values])
+        name, firsts = self.py_func.__name__, values_of([_first(v) for v in values])
         if place_of(name, firsts) is not None:
             raise RuntimeError(
                 f"the kernel {name} has no forward mode and no double backward on a GPU: "
@@ -343,7 +318,7 @@ class UserKernel:
             >>> "# back 2: return x * x" in adjit.kernel(square).source(3.0)
             True
         """
-        return self.code_for(_values(args)).file.source
+        return self.code_for(values_of(args)).file.source
 
     def explain(self, *args: Any) -> str:
         """Say what the way back keeps and why, where no gradient flows, and the most memory that it takes.
@@ -360,7 +335,7 @@ class UserKernel:
             kept: y_2, the result of np.exp, which costs more to compute again (4: y = np.exp(-y))
             on the tape: 800 bytes
         """
-        values = _values(args)
+        values = values_of(args)
         file = self.code_for(values).file
         facts = file.facts
         lines = [f"{self.py_func.__name__}: {', '.join(map(str, types_of(values)))}"]
@@ -411,7 +386,7 @@ class KernelCode:
     ) -> tuple[Sequence[Any], list[Tensor]]:
         """The results that are numbers, and the gradients as tensors of the shapes and dtypes of `wanted`."""
         gradients = [memory_on(self.place, a) if a.spec.ndim else None for a in wanted]
-        arrays = [_array(g) for g in gradients if g is not None]
+        arrays = [array_of(g) for g in gradients if g is not None]
         numbers, found = self.module.pullback(*values, *adjoints, *arrays)
         rest = iter(found)
         return numbers, [
@@ -427,33 +402,6 @@ class KernelCode:
             r if kind is None else from_array(r) if isinstance(r, np.ndarray) else number(r, kind)
             for r, kind in zip(results, self.kinds, strict=True)
         ]
-
-
-def _values(args: Sequence[Any]) -> list[Any]:
-    """What Numba is given for arguments: arrays, and numbers for tensors without dimensions."""
-    return [
-        a if not isinstance(a, Tensor) else _array(a) if a.spec.ndim else _array(a.cpu())[()]
-        for a in args
-    ]
-
-
-def _array(t: Tensor) -> Any:
-    """An array on the value of a tensor, which is not marked as seen by others: it is read at once."""
-    spec = t.spec
-    kind = spec.dtype
-    if not spec.contiguous:
-        return _array(t.detach().contiguous())
-    state.deterministic = False
-    if spec.device is not devices.CPU:
-        return GpuArray(t.detach())
-    if spec.numel == 0:
-        return np.empty(spec.shape, kind.numpy)
-    value = value_of(t.storage)
-    memory: Any = (ctypes.c_char * (spec.numel * kind.itemsize)).from_address(
-        value.address + t.offset * kind.itemsize
-    )
-    memory.holder = value
-    return np.ndarray(spec.shape, kind.numpy, memory)
 
 
 def _first(a: Any) -> Any:
@@ -521,7 +469,7 @@ class KernelCall(AutogradFunction):
 
     @staticmethod
     def backward(ctx: Any, *adjoints: Any) -> Any:
-        args, code = _restored(ctx), ctx.code
+        args, code = restored(ctx), ctx.code
         create_graph = is_grad_enabled()
         if create_graph and code.written:
             raise RuntimeError(
@@ -529,7 +477,7 @@ class KernelCall(AutogradFunction):
                 "it has no double backward; write into new arrays and return them"
             )
         if ctx.gradients is not None and not create_graph:
-            found = [g * adjoints[0].to(g.dtype) for g in ctx.gradients]
+            found = [scaled(g, adjoints[0]) for g in ctx.gradients]
         else:
             floats = [adjoints[k] for k in code.floats]
             written = adjoints[len(adjoints) - len(code.written) :] if code.written else ()
@@ -541,27 +489,6 @@ class KernelCall(AutogradFunction):
         return (None, *[grads.get(k) for k in range(len(args))])
 
 
-class _JointOp(FunctionOp):
-    """The op behind the backward node of a call whose gradient was computed with its value."""
-
-    def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        ctx: Any = fn.context
-        if ctx.gradients is None or state.grad or grads[0] is None:
-            return super().apply_vjp(fn, grads)
-        _ = ctx.saved_tensors  # an error if they were freed, or overwritten since
-        (adjoint,) = as_tensors(fn, grads)
-        found: list[Any] = [None] * len(fn.edges)
-        for k, g in zip(ctx.code.wrt, ctx.gradients, strict=True):
-            found[k + 1] = g * (adjoint if adjoint.dtype is g.dtype else adjoint.to(g.dtype))
-        return found
-
-
-def _restored(ctx: Any) -> list[Any]:
-    """The arguments of a call: saved tensors and what was no tensor."""
-    saved = iter(ctx.saved_tensors)
-    return [next(saved) if a is None else a for a in ctx.args]
-
-
 class KernelPullback(AutogradFunction):
     """The gradients of a kernel's call, by adjoints of its results; differentiable once more."""
 
@@ -569,7 +496,7 @@ class KernelPullback(AutogradFunction):
     def forward(code: KernelCode, count: int, *both: Any) -> Any:
         args, adjoints = both[:count], both[count:]
         wanted = [args[k] for k in code.wrt]
-        return tuple(code.pull_back(_values(args), _values(adjoints), wanted)[1])
+        return tuple(code.pull_back(values_of(args), values_of(adjoints), wanted)[1])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -598,7 +525,7 @@ class KernelPullback(AutogradFunction):
         """It is linear in the adjoints; the arguments were saved, and so are values."""
         if any(t is not None for t in tangents[: ctx.count]):
             raise NotImplementedError("the derivative of a kernel along its arguments, once saved")
-        both = _restored(ctx)
+        both = restored(ctx)
         adjoints = [
             b.new_zeros(b.shape) if t is None else t
             for b, t in zip(both[ctx.count :], tangents[ctx.count :], strict=True)
@@ -609,7 +536,7 @@ class KernelPullback(AutogradFunction):
     def backward(ctx: Any, *directions: Any) -> Any:
         """The gradient of the sum of adjoints times tangents in these directions."""
         code, wrt, count = ctx.code, ctx.code.wrt, ctx.count
-        both = _restored(ctx)
+        both = restored(ctx)
         args, adjoints = both[:count], both[count:]
         along = [
             args[k].new_zeros(args[k].shape) if d is None else d.to(args[k].dtype)
@@ -617,7 +544,7 @@ class KernelPullback(AutogradFunction):
         ]
         try:
             kernel = code.kernel.tangents(args, wrt)
-            kernel.code_for(_values([_first(a) for a in [*args, *along]]))
+            kernel.code_for(values_of([_first(a) for a in [*args, *along]]))
         except NotDifferentiable:
             # Of arrays that change places in loops of loops, whose tangents cannot be read.
             if is_grad_enabled() or (tracers and is_traced(along)):
@@ -625,7 +552,7 @@ class KernelPullback(AutogradFunction):
             return _second_order(code, args, adjoints, along)
         given = [*args, *along]
         also = tuple(range(count, count + len(along))) if is_grad_enabled() else ()
-        of_tangents = kernel.code_for(_values([_first(a) for a in given]), (*wrt, *also))
+        of_tangents = kernel.code_for(values_of([_first(a) for a in given]), (*wrt, *also))
         by_result = dict(zip(code.floats, adjoints, strict=True))
         theirs = [
             by_result[k] if of_tangents.ndims[k] == code.ndims[k] and k in by_result else 0.0
@@ -643,10 +570,10 @@ def _second_order(
     code: KernelCode, args: Sequence[Any], adjoints: Sequence[Any], along: Sequence[Any]
 ) -> tuple[Any, ...]:
     """What the backward of `KernelPullback` gives, by code that is written for this and nothing else."""
-    kernel, wrt, values = code.kernel, code.wrt, [*_values(args), *_values(along)]
+    kernel, wrt, values = code.kernel, code.wrt, [*values_of(args), *values_of(along)]
     wanted = [args[k] for k in wrt]
     second = kernel.code_for(values[: len(args)], wrt, "second")
-    _, found = second.pull_back(values, _values(adjoints), [*wanted, *wanted])
+    _, found = second.pull_back(values, values_of(adjoints), [*wanted, *wanted])
     by_argument = dict(zip(wrt, found, strict=False))
     forward = kernel.code_for(values[: len(args)], wrt, "forward")
     _, _, tangents, _ = forward.module.value_and_tangent(*values)
