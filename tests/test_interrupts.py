@@ -6,6 +6,7 @@ called at both places, and what it raises goes where the interrupt of a handler 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import ctypes
 import dis
@@ -19,7 +20,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -880,3 +881,58 @@ def test_signals_at_random_times_tear_no_step(how: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(done.stdout), "no signal came"
+
+
+# ----- what Python does not guard -----
+
+# What is entered, held or changed here must be left, let go of or put back, whenever a signal comes.
+GUARDED = "atomic autograd/engine captured graph optim/optimizer overrides schedule"
+
+
+def guarded_lines(tree: ast.Module) -> set[int]:
+    """The lines of `with` statements, and of `try` statements that catch all or clean up."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try):
+            kinds = [ast.unparse(h.type) if h.type else "BaseException" for h in node.handlers]
+            if "BaseException" not in kinds and not node.finalbody:
+                continue
+        elif not isinstance(node, ast.With):
+            continue
+        for statement in node.body:
+            found |= set(range(statement.lineno, statement.end_lineno + 1))
+    return found
+
+
+def inner_codes(code: Any) -> Iterator[Any]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from inner_codes(part)
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 13), reason="3.11 guards all jumps, 3.12 not the ends of `while` either"
+)
+def test_loops_in_guarded_blocks_begin_anew_inside_of_them() -> None:
+    """Python guards no jump back from a condition: what a signal raises there passes `except` and `finally` by.
+
+    Conditions of comprehensions, and of statements that end a loop's body, are such.
+    """
+    source, open_jumps = Path(adjit.__file__).parent, []
+    for file in sorted(source.rglob("*.py")):
+        name = file.relative_to(source).as_posix().removesuffix(".py")
+        if not any(f"{name}/".startswith(f"{room}/") for room in GUARDED.split()):
+            continue
+        text = file.read_text(encoding="utf-8")
+        lines = guarded_lines(ast.parse(text))
+        for code in inner_codes(compile(text, str(file), "exec")):
+            guarded = [(entry.start, entry.end) for entry in dis.Bytecode(code).exception_entries]
+            steps = [*dis.get_instructions(code)] if guarded else []
+            line_at = {step.offset: step.positions.lineno for step in steps if step.positions}
+            for step in steps:
+                begin, line = line_at.get(step.argval), line_at.get(step.offset)
+                is_open = not any(start <= step.offset < end for start, end in guarded)
+                if step.offset in ends_of_loops(code) and is_open and {begin, line} <= lines:
+                    open_jumps.append(f"{name}:{line}")
+    assert open_jumps == []

@@ -427,12 +427,10 @@ def _on_subclass(cls: type) -> None:
 def _wrap_methods() -> None:
     """Have the methods of plain tensors ask their arguments."""
     with _lock:
-        for name in _names():
-            if name in vars(Tensor) and name not in _OF_ONE:
-                if _entered:  # what is to come back when no mode is entered any more
-                    _of_tensors[name] = _on_tensors(name)
-                else:
-                    setattr(Tensor, name, _on_tensors(name))
+        # What is to come back when no mode is entered any more, or what is there now.
+        put = _of_tensors.__setitem__ if _entered else functools.partial(setattr, Tensor)
+        for name in (vars(Tensor).keys() & _names()) - _OF_ONE:
+            put(name, _on_tensors(name))
 
 
 _plain: dict[tuple[Any, str], Any] = {}  # the functions that ask now, as they were
@@ -625,7 +623,7 @@ def _enter(mode: Any) -> None:
         if not _entered:
             _wrap_functions()
             own = vars(Tensor)
-            _of_tensors.update({name: own[name] for name in _asking() if name in own})
+            _of_tensors.update({name: own[name] for name in own.keys() & _asking().keys()})
             for name, method in _asking().items():
                 setattr(Tensor, name, method)
             _quiet.clear()

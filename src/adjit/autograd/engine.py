@@ -542,8 +542,9 @@ def run_backward(
     gradients are returned, None for those that no gradient reached.
     """
     edges = [record.edge_of(root) for root in roots]
+    starts = [(edge, g) for edge, g in zip(edges, grads, strict=True) if edge is not None]
     walk = Walk(bool(keep), targets)
-    walk.reach([edge[0] for edge in edges if edge is not None])
+    walk.reach([edge[0] for edge, _ in starts])
     if targets is not None:
         walk.narrow()
     if state.session is not None:
@@ -552,9 +553,8 @@ def run_backward(
     outer, state.walk = state.walk, walk
     try:
         walk.traced = bool(tracers) and is_traced(grads)
-        for edge, g in zip(edges, grads, strict=True):
-            if edge is not None:
-                walk.send(edge[0], edge[1], g)
+        for (fn, number), g in starts:
+            walk.send(fn, number, g)
         walk.run()
     finally:
         state.walk = outer

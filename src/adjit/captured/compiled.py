@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from enum import Enum
 from functools import partial
 from itertools import count
+from operator import is_not
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar, overload
 
@@ -206,7 +207,7 @@ class Captures:
     def forget(self, capture: Capture) -> None:
         """Take away a capture that fits no more."""
         with lock:
-            self.replays = tuple([other for other in self.replays if other is not capture])
+            self.replays = tuple(filter(partial(is_not, capture), self.replays))
 
     def is_time(self) -> bool:
         """Whether to try a capture; where that was of no use, ever more rarely: it takes its time."""

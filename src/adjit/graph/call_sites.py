@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
+from operator import is_not
 from types import MemberDescriptorType
 from typing import Any
 
@@ -31,7 +33,7 @@ def recording_sites(sites: Sites) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            observers[:] = [other for other in observers if other is not sites]
+            observers[:] = filter(partial(is_not, sites), observers)
             if not observers:
                 watched.scalars = _scalars
 

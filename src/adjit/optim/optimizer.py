@@ -521,6 +521,12 @@ class Optimizer:
         self.param_groups.append(param_group)
 
 
+def _without(entries: dict[str, Any], others: Iterable[Any]) -> dict[str, Any]:
+    """The entries that are none of some other objects."""
+    ids = {id(other) for other in others}
+    return {name: value for name, value in entries.items() if id(value) not in ids}
+
+
 def _go_back(before: list[tuple[Any, ...]], state: dict[str, Any], entries: dict[str, Any]) -> None:
     """Give tensors that nobody else looks at their values and versions, and a state its entries."""
     at_once(
@@ -813,8 +819,10 @@ class PerParameterOptimizer(Optimizer):
         done: list[bool] = []
         try:
             self.update(copies.get(param, param), grad, moving, group)
-            changed = {n: v for n, v in moving.items() if not any(v is c for c in copies.values())}
-            then = [partial(state.update, changed), partial(done.append, True)]
+            then = [
+                partial(state.update, _without(moving, copies.values())),
+                partial(done.append, True),
+            ]
             if moving:
                 then.append(partial(self.state.__setitem__, param, state))
             write.store_all([*copies], [*copies.values()], then)

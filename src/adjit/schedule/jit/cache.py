@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -251,7 +252,7 @@ def _absent(entry: disk.CacheEntry) -> list[str]:
     One that cannot be resolved would end the process inside LLVM.
     """
     with _lock:  # LLVM's own lock is held by nobody else then, of which a fork makes use
-        return [name for name in entry.external if not llvm.address_of_symbol(name)]
+        return [*filterfalse(llvm.address_of_symbol, entry.external)]
 
 
 def _is_there(stem: str) -> bool:
