@@ -69,15 +69,10 @@ FIRST, WEIGHT, RESULT, PACKED_WEIGHT, WORDS = 0, 1, 6, 12, 13
 PANEL_BYTES, ROW_PANEL_BYTES = WIDTH * VECTOR_BYTES, ROW_WIDTH * VECTOR_BYTES
 ROUND = 64  # elements that loops over functions work on at once, or a multiple
 BLOCK = 256  # elements of a row that are computed on the stack before they are written
-SHARED = (
-    3 << 14
-)  # multiplications of a step and a thread that are worth a meeting, which takes 1 us
-MEETING_WORDS = (
-    8  # of a share, a line of the cache: how many rounds were begun, and of these by its own thread
-)
-GLANCES = (
-    20  # at those who are not ready, before one looks at their shares, which would hold them up
-)
+SHARED = 3 << 14  # multiplications of a step and a thread that are worth a meeting, of 1 us
+# Of a share, a line of the cache: how many rounds were begun, and of these by its own thread.
+MEETING_WORDS = 8
+GLANCES = 20  # at those who are not ready, before their shares are looked at, which holds them up
 PATIENCE = 500  # looks at a share that its own thread has not begun, before another one does
 
 
@@ -339,10 +334,8 @@ def gru_share(sigmoid, tanh, p, n, share, T):
     c = shifted(p, WORDS)
     size, row, (first, count) = c[HIDDEN], row_of(c, n), share_of(c, share)
     old, now = enter(p, n, share, T)
-    gates, products = (
-        shifted(at(p[6], T), row * 3 * size),
-        shifted(at(p[PACKED_WEIGHT], T), c[ROOM]),
-    )
+    gates = shifted(at(p[6], T), row * 3 * size)
+    products = shifted(at(p[PACKED_WEIGHT], T), c[ROOM])
     multiply_share(old, p, products, share, 0, n & 1, T)
     product = shifted(products, first)
     if c[HAS_BIAS]:
