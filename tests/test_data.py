@@ -336,6 +336,32 @@ def test_tensors_come_in_pairs(num_workers):
     assert labels.tolist() == [0, 1, 2, 3]
 
 
+def test_rows_taken_at_once_are_those_put_together_one_by_one():
+    data, x, y = T.utils.data, T.arange(54.0).reshape(9, 2, 3), T.arange(9)
+
+    class Doubled(data.TensorDataset):
+        def __getitem__(self, index):
+            return tuple([t * 2 for t in super().__getitem__(index)])
+
+    plain = data.TensorDataset(x, y)
+    for dataset in (
+        plain, data.Subset(plain, [8, 1, -1, 3, 3]), data.Subset(data.Subset(plain, range(5)), [4, 0, 2]),
+        data.Subset(plain, np.arange(4)), Doubled(x, y), data.TensorDataset(x * 1.0, y > 3),
+        data.TensorDataset(x.clone().requires_grad_(), y), data.TensorDataset(y),
+    ):  # fmt: skip
+        loader = DataLoader(dataset, 2)
+        for k, found in enumerate(loader):
+            chosen = range(2 * k, min(2 * k + 2, len(dataset)))
+            wanted = data.default_collate([dataset[i] for i in chosen])
+            assert type(found) is type(wanted) is list
+            for a, b in zip(found, wanted, strict=True):
+                assert (a.dtype, a.requires_grad) == (b.dtype, b.requires_grad)
+                assert a.tolist() == b.tolist()
+    for place in (9, -10):
+        with pytest.raises(IndexError, match=f"index {place} is out of bounds for dimension 0"):
+            list(DataLoader(plain, batch_sampler=[[0, place]]))
+
+
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 11])
 @pytest.mark.parametrize("drop_last", [False, True])
 @workers

@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from ...dtypes import int64
+from ...ops.creation import tensor
 from ...ops.random import randperm
 from ...tensor import Tensor
 
@@ -137,6 +139,26 @@ def items_at(dataset: Any, indices: list[Any]) -> list[Any]:
             f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
         )
     return list(items)
+
+
+def rows_at(dataset: Any, indices: list[Any]) -> list[Tensor] | None:
+    """The samples at ``indices`` as `default_collate` puts them together, in one step for each tensor.
+
+    None where they are no rows of plain tensors without gradients, or an index is to be refused.
+    """
+    while type(dataset) is Subset:
+        indices, dataset = [dataset.indices[k] for k in indices], dataset.dataset
+    is_plain = getattr(type(dataset), "__getitem__", None) is TensorDataset.__getitem__
+    if not is_plain or hasattr(dataset, "__getitems__"):
+        return None
+    tensors = dataset.tensors
+    if any(type(t) is not Tensor or t.requires_grad or not t.ndim for t in tensors):
+        return None
+    size = min(t.shape[0] for t in tensors)
+    if not all(type(k) is int and 0 <= k < size for k in indices):
+        return None
+    places = tensor(indices, dtype=int64)
+    return [t.index_select(0, places.to(t.device)) for t in tensors]
 
 
 class ConcatDataset(Dataset[T_co]):

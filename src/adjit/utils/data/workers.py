@@ -9,10 +9,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from .dataset import IterableDataset, items_at
+from .collate import default_collate
+from .dataset import IterableDataset, items_at, rows_at
 from .sampler import random_seed
 
 
@@ -59,6 +61,8 @@ def _fetcher(loader: Any) -> _Fetch:
     """The function from what the sampler gives to a batch; one for each stream."""
     dataset, collate, batched = loader.dataset, loader.collate_fn, loader._auto_collation
     if not isinstance(dataset, IterableDataset):
+        if batched and collate is default_collate:
+            return partial(_put_together, dataset)
         if batched:
             return lambda indices: collate(items_at(dataset, indices))
         return lambda index: collate(dataset[index])
@@ -74,6 +78,11 @@ def _fetcher(loader: Any) -> _Fetch:
         return collate(samples)
 
     return fetch
+
+
+def _put_together(dataset: Any, indices: list[Any]) -> Any:
+    rows = rows_at(dataset, indices)
+    return default_collate(items_at(dataset, indices)) if rows is None else rows
 
 
 def _work(loader: Any, info: WorkerInfo, tasks: SimpleQueue[_Task | None]) -> None:
