@@ -200,7 +200,7 @@ class _Room:
         raise NotImplementedError(f"a fused kernel uses {name}, {value!r}")
 
     def _has_lanes(self, function: Any, seen: set[Any]) -> bool:
-        function = getattr(function, "py_func", function)
+        function = function_on_gpu(function)
         if function in seen:
             return False
         seen.add(function)
