@@ -25,9 +25,7 @@ from .record import MAX_RECIPES, ready_node, result
 
 Array = np.ndarray[Any, Any]
 NO_AXES = Size(())
-MOST_BYTES = (
-    1 << 10
-)  # that are copied once more: it takes less time than to ask an array for its address
+MOST_BYTES = 1 << 10  # copied once more, which takes less time than to ask for an array's address
 
 
 def filled(shape: Size, value: float, kind: dtype, place: device) -> NewTensor:

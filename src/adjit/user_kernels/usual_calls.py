@@ -79,10 +79,10 @@ def array_of(t: Tensor) -> Any:
     """An array on the value of a tensor, a number for one without dimensions; on a GPU a handle."""
     state.deterministic = False
     spec = t.spec
-    if spec.device is not devices.CPU:
-        return GpuArray(t.detach())
     if not spec.contiguous:
         return array_of(t.detach().contiguous())
+    if spec.device is not devices.CPU:
+        return GpuArray(t.detach())
     return layout_of(spec).seen(t)
 
 
