@@ -84,6 +84,15 @@ def with_each_short_row(op, x, i, length, numbers, out, T):
 
 
 @helper
+def add_exponentials(exp, x, i, length, bases, moved, powers, totals, T):
+    """Eight short rows less a number each, the exponentials of these, and their sums."""
+    with_each_short_row(sub, x, i, length, bases, moved, T)
+    for k in range(ROWS * length):
+        powers[k] = exp(moved[k])
+    reduce_eight_rows(add, powers, 0, length, totals, 0)
+
+
+@helper
 def softmax_short_rows(exp, x, out, start, stop, length, T):
     """`softmax_row` for rows of up to `LANES` elements, eight at a time; the first row that is left."""
     numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
@@ -92,10 +101,7 @@ def softmax_short_rows(exp, x, out, start, stop, length, T):
         while row + ROWS <= stop:
             i = row * length
             reduce_eight_rows(max, x, i, length, numbers, 0)
-            with_each_short_row(sub, x, i, length, numbers, moved, T)
-            for k in range(ROWS * length):
-                powers[k] = exp(moved[k])
-            reduce_eight_rows(add, powers, 0, length, numbers, 0)
+            add_exponentials(exp, x, i, length, numbers, moved, powers, numbers, T)
             for k in range(ROWS):
                 numbers[k] = T(1) / numbers[k]
             with_each_short_row(mul, powers, 0, length, numbers, moved, T)
@@ -142,10 +148,7 @@ def log_softmax_short_rows(exp, log, x, out, start, stop, length, T):
         while row + ROWS <= stop:
             i = row * length
             reduce_eight_rows(max, x, i, length, numbers, 0)
-            with_each_short_row(sub, x, i, length, numbers, moved, T)
-            for k in range(ROWS * length):
-                powers[k] = exp(moved[k])
-            reduce_eight_rows(add, powers, 0, length, numbers, 0)
+            add_exponentials(exp, x, i, length, numbers, moved, powers, numbers, T)
             for k in range(ROWS):
                 numbers[k] = log(numbers[k])
             with_each_short_row(sub, moved, 0, length, numbers, powers, T)
@@ -256,10 +259,7 @@ def cross_entropy_short_rows(exp, log, x, target, losses, logs, classes, ignored
             reduce_eight_rows(max, x, i, classes, tops, 0)
             for k in range(ROWS):
                 bases[k] = T(0) if tops[k] == T(-math.inf) else tops[k]
-            with_each_short_row(sub, x, i, classes, bases, moved, T)
-            for k in range(ROWS * classes):
-                powers[k] = exp(moved[k])
-            reduce_eight_rows(add, powers, 0, classes, totals, 0)
+            add_exponentials(exp, x, i, classes, bases, moved, powers, totals, T)
             for k in range(ROWS):
                 totals[k] = log(totals[k])
             for k in range(ROWS):
