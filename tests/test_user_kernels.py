@@ -690,6 +690,35 @@ def test_arguments_that_share_memory_are_refused_if_one_is_written():
     assert adjit.value_and_grad(moves)(X[:3], X[3:])[0] == X[4] ** 2
 
 
+def test_so_are_tensors_in_any_mode():
+    """A tensor is written in a copy, in which nobody would see what other names show."""
+
+    @adjit.kernel
+    def shifts(x, y):
+        for i in range(1, len(x)):
+            y[i] = x[i - 1] + 1.0
+        return x[0]
+
+    memory = adjit.zeros(8, dtype=adjit.float64)
+    graded = adjit.zeros(8, dtype=adjit.float64, requires_grad=True)
+    whole = graded * 1
+    for x, y in (
+        (memory, memory),
+        (memory[:5], memory[1:6]),
+        (whole, whole),
+        (whole[1:], whole[:-1]),
+    ):
+        for _ in range(3):
+            with pytest.raises(ValueError, match="y is written and shares memory with x"):
+                shifts(x, y)
+    with pytest.raises(ValueError, match="pass a copy"):
+        adjit.func.vmap(lambda t: shifts(t, t))(adjit.zeros(2, 3, dtype=adjit.float64))
+    with pytest.raises(ValueError, match="pass a copy"):
+        adjit.func.jvp(lambda t: shifts(t, t), (memory,), (memory,))
+    shifts(memory[:4], memory[4:])
+    assert memory.tolist() == [0.0] * 5 + [1.0] * 3
+
+
 def test_results_and_arguments_without_gradients_are_refused():
     with pytest.raises(
         TypeError, match="step must return one float to have a gradient, it returns an array"

@@ -28,7 +28,16 @@ from .gpu_tensors import GpuFiles, memory_on, place_of, results_on
 from .refusal import NotDifferentiable
 from .source import Function, Values, positional, python_function, remember
 from .tangent_functions import tangent_function
-from .usual_calls import KernelOp, UsualCall, array_of, kinds_of, restored, scaled, values_of
+from .usual_calls import (
+    KernelOp,
+    UsualCall,
+    array_of,
+    kinds_of,
+    refuse_shared,
+    restored,
+    scaled,
+    values_of,
+)
 
 
 @overload
@@ -160,6 +169,7 @@ class UserKernel:
             call = UsualCall(self._op, code, args)
             self._codes.keep_call(kinds, call)
             return call(args)
+        refuse_shared(code, args)
         outs = self._call.apply(Call(code, values), *args)
         if not code.kinds:
             return None

@@ -102,6 +102,32 @@ def restored(ctx: Any) -> list[Any]:
 # ----- calls -----
 
 
+def refuse_shared(code: CallCode, args: Sequence[Any]) -> None:
+    """Refuse a tensor that may share memory with one that is written: that is computed in a copy.
+
+    Raises:
+        ValueError: as the generated code does for arrays.
+    """
+    tensors = [(k, a) for k, a in enumerate(args) if isinstance(a, Tensor)]
+    for k, a in tensors:
+        if k not in code.written:
+            continue
+        first, end = bytes_of(a)
+        for n, b in tensors:
+            start, stop = bytes_of(b)
+            if n != k and b.storage is a.storage and start < end and first < stop:
+                names = code.kernel.py_func.__code__.co_varnames
+                raise ValueError(
+                    f"{names[k]} is written and shares memory with {names[n]}: pass a copy"
+                )
+
+
+def bytes_of(t: Tensor) -> tuple[int, int]:
+    """Where what a tensor shows of its memory begins and ends."""
+    size = t.spec.dtype.itemsize
+    return t.offset * size, (t.offset + t.spec.extent) * size
+
+
 def kinds_of(args: Sequence[Any]) -> tuple[object, ...] | None:
     """What tells calls apart: the layouts of tensors and who needs a gradient, Numba's types of the rest.
 
@@ -126,6 +152,7 @@ class CallCode(Protocol):
     """The generated code for one kind of arguments; `tensors.KernelCode` is one."""
 
     module: Any
+    kernel: Any
     wrt: tuple[int, ...]
     written: list[int]
     floats: list[int]
@@ -169,6 +196,8 @@ class UsualCall:
         else:
             values = self.values(args)
             written = [k for k in code.written if k in self.tensors] if code.written else ()
+            if written:
+                refuse_shared(code, args)
             for k in written:
                 values[k] = values[k].copy()
             found = self.primal(*values)
