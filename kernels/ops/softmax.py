@@ -247,8 +247,7 @@ def loss_of_row(x, begin, wanted, ignored, top, log_total, T):
 def cross_entropy_short_rows(exp, log, x, target, losses, logs, classes, ignored, start, stop, T):
     """Losses over up to `LANES` classes, eight rows at a time; the first row that is left, or whose target is
     wrong."""
-    tops, bases, totals = stack(T, ROWS), stack(T, ROWS), stack(T, ROWS)
-    moved, powers = stack(T, ROOM), stack(T, ROOM)
+    tops, totals, moved, powers = stack(T, ROWS), stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
     if classes <= LANES:
         while row + ROWS <= stop:
@@ -257,9 +256,7 @@ def cross_entropy_short_rows(exp, log, x, target, losses, logs, classes, ignored
                     return k
             i = row * classes
             reduce_eight_rows(max, x, i, classes, tops, 0)
-            for k in range(ROWS):
-                bases[k] = T(0) if tops[k] == T(-math.inf) else tops[k]
-            add_exponentials(exp, x, i, classes, bases, moved, powers, totals, T)
+            add_exponentials(exp, x, i, classes, tops, moved, powers, totals, T)
             for k in range(ROWS):
                 totals[k] = log(totals[k])
             for k in range(ROWS):
