@@ -5,6 +5,7 @@ device, and what they look at with NumPy comes to the CPU first.
 """
 
 import contextlib
+import gc
 import os
 
 import pytest
@@ -42,6 +43,13 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     overrides._unwrap_functions()  # wrapped by the classes of tensors that test files define
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_is_there_is_old():
+    """What earlier files have left, millions of objects, would take the collector a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

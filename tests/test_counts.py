@@ -16,7 +16,7 @@ from adjit.schedule import plan_cache
 from adjit.schedule import settle as scheduling
 from adjit.schedule.jit import native
 
-STEPS = int(os.environ.get("ADJIT_COUNT_STEPS", "150"))
+STEPS = int(os.environ.get("ADJIT_COUNT_STEPS", "300"))
 WARM = 60  # steps, after which recipes, plans and compiled functions are there
 SPARE = STEPS * 2 // 3  # what may come and go by chance: less than one for each step
 

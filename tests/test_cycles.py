@@ -31,10 +31,6 @@ def machine_code():
     for family in native.families:
         assert family.load(compiling=True)
     graph()  # Python records what was never seen before
-    gc.collect()
-    gc.freeze()  # what other tests have left takes a second at each collection
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

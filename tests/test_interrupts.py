@@ -555,7 +555,7 @@ def test_a_parameter_moves_with_its_state(optimizer: str, recorder: str) -> None
             after = by_parameter(world)
         counted = Interrupts()
         assert not counted.during(made().act)
-        for at in places(counted.seen, 30):
+        for at in places(counted.seen, 60):
             world = made()
             Interrupts(at).during(world.act)
             assert T.is_grad_enabled()

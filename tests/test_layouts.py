@@ -6,7 +6,6 @@ and before sums; a few of them at the sizes where the code changes its ways.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -112,8 +111,6 @@ def test_every_other_op_alone(op: Elementwise, dtype: Any) -> None:
 
 # ----- in one program, behind and before sums -----
 
-EVERY = os.environ.get("ADJIT_EVERY_LAYOUT", "0") == "1"  # not one program for each op, but three
-
 SIZE = (8, 2, 4, 16)
 PROGRAMS = [
     (LAYOUTS["contiguous"], (8, 8, 16), -1),
@@ -139,7 +136,7 @@ def around_sums(ops: list[Elementwise], operands: list[list[Any]], dims: Any) ->
     return [loss, *[t for t in found if t is not None]]
 
 
-@pytest.mark.parametrize("turn", range(3 if EVERY else 1))
+@pytest.mark.parametrize("turn", range(3))
 @pytest.mark.parametrize("batch", range(-(-len(SMOOTH_OPS) // BATCH)))
 def test_every_op_around_sums(batch: int, turn: int, planned: None) -> None:
     """The bits stay when they are planned and compiled; in C order the values stay."""
