@@ -911,9 +911,6 @@ def inner_codes(code: Any) -> Iterator[Any]:
             yield from inner_codes(part)
 
 
-@pytest.mark.skipif(
-    sys.version_info < (3, 13), reason="3.11 guards all jumps, 3.12 not the ends of `while` either"
-)
 def test_loops_in_guarded_blocks_begin_anew_inside_of_them() -> None:
     """Python guards no jump back from a condition: what a signal raises there passes `except` and `finally` by.
 

@@ -498,8 +498,8 @@ class Replay:
                 blocks = self.part.prepare(externals, drawn)
                 return self._run(arguments, blocks, kept, drawn, journal)
             except BaseException:
-                while journal:
-                    journal.pop()()
+                for undo in reversed(journal):
+                    undo()
                 raise
 
     def _run(
