@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import importlib
+import math
 import os
 import re
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import time
 import types
+import warnings
 from datetime import timedelta
 from pathlib import Path
 
@@ -191,6 +194,64 @@ def test_collectives_give_what_pytorchs_give(size):
     ours = results(every_collective, size)
     theirs = results(every_collective, size, library="torch")
     for one, other in zip(ours, theirs, strict=True):
+        assert one == other
+
+
+def collectives_with_gradients(T, dist, rank, size):
+    """What each collective with a gradient gives, with its first and second derivatives."""
+    warnings.simplefilter("ignore", FutureWarning)
+    F = importlib.import_module(f"{T.__name__}.distributed.nn.functional")
+
+    def own(*shape):
+        count = math.prod(shape)
+        return (
+            (T.arange(float(count), dtype=T.float64) + 3 * rank + 1).reshape(shape).requires_grad_()
+        )
+
+    found = {}
+    x, parts = own(2, 3), [own(2) for _ in range(size)]
+    group = dist.new_group([*range(size)])
+    calls = {
+        "broadcast": (lambda: F.broadcast(x, 1), [x]),
+        "reduce": (lambda: F.reduce(x, 1) if rank == 1 else F.reduce(x, 1) * 0, [x]),
+        "gather": (lambda: T.stack(F.gather(x, 1)), [x]),
+        "scatter": (lambda: F.scatter(parts, 1), parts),
+        "all_gather": (lambda: T.cat(F.all_gather(x, group)), [x]),
+        "reduce_scatter": (lambda: F.reduce_scatter(T.zeros(2, dtype=T.float64), parts), parts),
+        "all_reduce": (lambda: F.all_reduce(x, group=group), [x]),
+        "all_to_all": (
+            lambda: T.stack(F.all_to_all([T.zeros(2, dtype=T.float64) for _ in parts], parts)),
+            parts,
+        ),
+        "all_to_all_single": (
+            lambda: F.all_to_all_single(
+                T.zeros(size * (rank + 1), 2, dtype=T.float64), rows,
+                [rank + 1] * size, [k + 1 for k in range(size)],
+            ),
+            [rows := own(size * (size + 1) // 2, 2)],
+        ),
+    }  # fmt: skip
+    for name, (call, inputs) in calls.items():
+        out = call()
+        slopes = T.autograd.grad((out**3 * (rank + 1)).sum(), inputs, create_graph=True)
+        curves = T.autograd.grad(sum((slope**2).sum() for slope in slopes), inputs)
+        found[name] = [t.tolist() for t in (out, *slopes, *curves)]
+    if T.__name__ == "adjit":
+        try:
+            F.all_reduce(x, dist.ReduceOp.MAX).sum().backward()
+        except NotImplementedError as error:
+            found["refused"] = str(error)
+    return found
+
+
+@needs_mpi
+@pytest.mark.parametrize("size", [2, 3])
+def test_collectives_have_the_gradients_that_pytorchs_have(size):
+    pytest.importorskip("torch")
+    ours = results(collectives_with_gradients, size)
+    theirs = results(collectives_with_gradients, size, library="torch")
+    for one, other in zip(ours, theirs, strict=True):
+        assert "gradients are those of sums" in one.pop("refused")
         assert one == other
 
 

@@ -21,14 +21,15 @@ from adjit.absent import absent
 
 SOURCE = Path(adjit.__file__).parent
 ROOMS = (
-    "", "accelerator", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph", "backends",
-    "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp",
-    "compiler", "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "distributed",
-    "distributed.algorithms", "distributed.optim", "distributions", "distributions.constraint_registry",
-    "distributions.constraints", "distributions.relaxed_bernoulli", "distributions.relaxed_categorical",
-    "distributions.utils", "func", "hub", "jit", "library", "linalg", "models", "mps", "multiprocessing",
-    "nn", "nn.attention.flex_attention", "nn.functional", "nn.init", "nn.parallel", "nn.parameter",
-    "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn",
+    "", "accelerator", "amp", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph",
+    "backends", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps",
+    "backends.openmp", "compiler", "config", "cuda", "cuda.amp", "cuda.inspection", "cuda.nvtx",
+    "cuda.simulator", "distributed", "distributed.algorithms", "distributed.nn", "distributed.optim",
+    "distributions", "distributions.constraint_registry", "distributions.constraints",
+    "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",
+    "fx", "hub", "jit", "library", "linalg", "models", "mps", "multiprocessing", "nn",
+    "nn.attention.flex_attention", "nn.functional", "nn.init", "nn.parallel", "nn.parameter", "nn.utils",
+    "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn",
     "nn.utils.stateless", "onnx", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils",
     "overrides", "profiler", "random", "scipy", "serialization", "special", "testing", "user_kernels",
     "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.flop_counter",

@@ -7,6 +7,8 @@ import inspect
 import itertools
 import math
 import pickle
+import re
+import typing
 import warnings
 from typing import Any
 
@@ -476,6 +478,74 @@ def test_tuples_of_numbers(value):
     same(lambda L: L.nn.modules.utils._reverse_repeat_tuple((1, 2), 2))
     same(lambda L: L.nn.modules.utils._list_with_default([None, 3], [5, 6, 7]))
     same(lambda L: L.nn.modules.utils._list_with_default([None, 3], [5, 6]))
+
+
+# ----- parts of complex numbers, of real ones -----
+
+PARTS = [
+    "{x}.real", "real({x})", "{x}.imag", "imag({x})", "{x}.conj()", "conj({x})", "conj_physical({x})",
+    "{x}.conj_physical()", "{x}.conj_physical_()", "resolve_conj({x})", "{x}.resolve_conj()",
+    "resolve_neg({x})", "{x}.resolve_neg()", "is_conj({x})", "{x}.is_conj()", "is_neg({x})", "{x}.is_neg()",
+    "angle({x})", "{x}.angle()", "linalg.vecdot({x}, {x})", "linalg.vecdot({x}, {x}, dim=0)",
+    "linalg.vecdot({x}.expand(2, 3), {x}[:1], dim=1)", "linalg.vecdot({x}, ones(2))", "linalg.vecdot({x}, 2.0)",
+]  # fmt: skip
+NUMBERS = [
+    "tensor([1.5, -2.0, float('nan')])[:2]", "tensor([3, -4, 0])", "tensor([True, False])",
+    "tensor([-0.0, 0.0, -8.0], dtype=float64)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", PARTS)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_real_tensors_have_real_parts_and_conjugates(text, number):
+    filled = re.sub(r"\b(tensor|float64)\b", r"L.\1", number)
+    whole = text.replace("{x}", f"({filled})")
+    whole = re.sub(
+        r"(?<![.\w])(real|imag|conj|conj_physical|resolve_\w+|is_\w+|angle|linalg|ones)\b",
+        r"L.\1",
+        whole,
+    )
+    same(lambda L: eval(whole, {"L": L}))
+
+
+def test_a_real_part_is_the_tensor_itself_and_angles_have_a_gradient_of_zero():
+    for library in LIBRARIES:
+        x = library.tensor([1.0, -2.0], requires_grad=True)
+        for part in (x.real, library.real(x), x.conj(), library.resolve_conj(x), x.resolve_neg()):
+            assert part is x
+        x.angle().sum().backward()
+        assert x.grad.tolist() == [0.0, 0.0]
+
+
+def test_marks_for_tracers_give_back_what_they_mark():
+    for library in LIBRARIES:
+        fx = importlib.import_module(f"{library.__name__}.fx")
+        with pytest.raises(RuntimeError, match="Must be either a callable or string name"):
+            fx.wrap(3)
+    assert adjit.fx.wrap(len) is len
+    assert adjit.fx.wrap("len") == "len"
+    for path in ("fx.proxy", "fx.experimental", "fx.node"):
+        with pytest.raises(ImportError, match=r"use adjit\.compile"):
+            importlib.import_module(f"adjit.{path}")
+
+
+def test_types_of_halves_are_there_for_annotations():
+    for name in ("HalfTensor", "BFloat16Tensor"):
+        assert not isinstance(adjit.ones(2), getattr(adjit, name))
+        with pytest.raises((TypeError, RuntimeError, NotImplementedError), match="float32"):
+            getattr(adjit, name)(2)
+    annotations = importlib.import_module("adjit.jit.annotations")
+    assert annotations.List is typing.List  # noqa: UP006
+
+
+def test_engines_of_devices():
+    for name in ("cpu", "cuda"):
+        backends = [L.distributed.get_default_backend_for_device(name) for L in LIBRARIES]
+        assert backends[0] == backends[1]
+    for library in LIBRARIES:
+        with library.accelerator.device_index(None):
+            pass
+    assert adjit._C._LinAlgError is adjit.linalg.LinAlgError
 
 
 # ----- devices that are not there, and exports -----

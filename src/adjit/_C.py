@@ -8,6 +8,7 @@ from typing import Any
 
 from .devices import device as Device
 from .nn.module import _parse_to
+from .ops.linalg import LinAlgError as _LinAlgError  # noqa: F401
 from .overrides import (  # noqa: F401
     DisableTorchFunction,
     DisableTorchFunctionSubclass,

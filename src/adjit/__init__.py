@@ -56,7 +56,7 @@ try:
         short,
         uint8,
     )
-    from .errors import MIXED, OutOfMemoryError
+    from .errors import OutOfMemoryError
     from .formats import (
         channels_last,
         channels_last_3d,
@@ -164,7 +164,14 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 
 # Loaded at their first use, since few programs use them: together they took half as long as the rest.
 _LATE = {
-    **dict.fromkeys(("distributed", "distributions", "func", "library", "multiprocessing", "scipy")),
+    **dict.fromkeys(("amp", "distributed", "distributions", "func", "fx")),
+    **dict.fromkeys(("library", "multiprocessing", "scipy")),
+    "GradScaler": "amp",
+    "autocast": "amp",
+    **dict.fromkeys(
+        ("clear_autocast_cache", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_cache_enabled",
+         "is_autocast_cpu_enabled", "is_autocast_enabled"), "amp.autocast_mode",
+    ),
     "user_kernels": None,
     "vmap": "func",
     **dict.fromkeys(("elementwise", "kernel", "value_and_grad"), "user_kernels"),
@@ -180,6 +187,4 @@ def __getattr__(name: str) -> Any:
     if name in _LATE:
         home = importlib.import_module(f"{__name__}.{_LATE[name] or name}")
         return home if _LATE[name] is None else getattr(home, name)
-    if name in ("amp", "autocast", "GradScaler"):
-        raise AttributeError(f"module 'adjit' has no attribute {name!r}; {MIXED}")
     raise _absent("", name)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import cuda
+from . import cuda, devices
 from .devices import device
 
 __all__ = [
-    "current_accelerator", "current_device_index", "device_count", "is_available",
+    "current_accelerator", "current_device_index", "device_count", "device_index", "is_available",
     "set_device_index", "synchronize",
 ]  # fmt: skip
 
@@ -61,6 +61,25 @@ def set_device_index(device: Any) -> None:
         0
     """
     cuda.set_device(device)
+
+
+class device_index(cuda.device):
+    """Let "cuda" mean another GPU inside a `with` block; the same one for None.
+
+    Raises:
+        RuntimeError: if there is no such GPU.
+
+    Example:
+        >>> with adjit.accelerator.device_index(0):
+        ...     adjit.accelerator.current_device_index()
+        0
+    """
+
+    def __init__(self, device: int | None, /) -> None:
+        if device is None:
+            self.idx, self._before = devices.current.index, -1
+        else:
+            super().__init__(device)
 
 
 def synchronize(device: Any = None) -> None:

@@ -67,9 +67,3 @@ def describe(call_site: CallSite | None) -> str:
         if call_site is None
         else f'File "{call_site[0]}", line {call_site[1]}, in {call_site[2]}'
     )
-
-
-MIXED = (
-    "there is no mixed precision: adjit computes in float32 and float64, so leave autocast and GradScaler "
-    "out"
-)

@@ -48,7 +48,10 @@ T.polygamma({order}, {f}); ({f}).polygamma(1); {f}.polygamma_(1); {f}.copysign({
 {i}.bitwise_right_shift({count}); {i}.bitwise_left_shift({shifts}); {i}.bitwise_right_shift({shifts})
 {i}.bitwise_and({whole}); {x}.square(); {x}.sgn(); {x}.sign(); {x}.fix(); {f}.frac(); {x}.absolute()
 {x}.negative(); {x}.positive(); {f}.sinc(); {x}.arccos(); {x}.arccosh(); {x}.arcsin(); {x}.arcsinh()
-{x}.arctan(); {x}.arctanh(); {x}.arctan2({y}); {x}.isreal(); T.threshold({f}, {number}, {number})
+{x}.arctan(); {x}.arctanh(); {x}.arctan2({y}); {x}.isreal(); {x}.angle(); {x}.conj(); T.real({x})
+{x}.conj_physical(); {x}.conj_physical_(); {x}.resolve_conj(); {x}.resolve_neg(); T.conj_physical({x})
+T.conj_physical_({x}); T.resolve_conj({x}); T.resolve_neg({x}); T.linalg.vecdot({f}, {s})
+T.threshold({f}, {number}, {number})
 T.celu({f}); T.selu({f}); T.rrelu({f}); T.celu_({f}); T.selu_({f}); T.threshold_({f}, {number}, {number})
 T.rrelu_({f}); T.special.zeta({positives}, {positives}); T.special.expit({f}); T.special.gammaln({f})
 T.special.psi({f}); T.special.logit({f}); T.special.digamma({f}); T.special.erf({f}); T.special.erfc({f})
@@ -433,6 +436,7 @@ NOT_CALLED = {
     "dtypes that are not there": "bfloat16 half",
     "exchange, which has files of its own": "__dlpack__ __dlpack_device__ frombuffer to_dlpack",
     "memory whose elements are undefined": "resize_ resize_as_",
+    "what gives a truth value, or an error": "imag is_conj is_neg",
     "what warns": "range",
 }
 

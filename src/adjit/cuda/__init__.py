@@ -7,12 +7,13 @@ puts a mark into a stream (`synchronize`, events, another stream) runs what is r
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .. import devices, driver, gpu
 from ..devices import device as Device
-from ..errors import MIXED, OutOfMemoryError
+from ..errors import OutOfMemoryError
 from ..ops.creation import cuda_types
 from ..random import default_generator
 from ..schedule.planning.recipe import DeviceSource
@@ -813,7 +814,6 @@ GRAPHS = (
     "the function as it is"
 )
 INSTEAD = {
-    "amp": MIXED,
     "CUDAGraph": GRAPHS,
     "graph": GRAPHS,
     "make_graphed_callables": GRAPHS,
@@ -824,5 +824,7 @@ INSTEAD = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "amp":  # loaded at its first use
+        return importlib.import_module(f"{__name__}.amp")
     told = INSTEAD.get(name, "what is not supported yet is listed in the README")
     raise AttributeError(f"module 'adjit.cuda' has no attribute {name!r}; {told}")

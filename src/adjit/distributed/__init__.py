@@ -42,6 +42,7 @@ from .group import (
     default_pg_timeout,
     destroy_process_group,
     get_backend,
+    get_default_backend_for_device,
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
@@ -72,11 +73,15 @@ from .objects import (
 from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .work import ReduceOp, Work
 
+# isort: split
+from . import nn as nn
+
 _paths.place(
     "distributed.distributed_c10d",
     ("distributed", "distributed.collectives", "distributed.group", "distributed.work"),
 )
 
+_paths.place("distributed.nn.functional", ("distributed.nn",))
 _paths.place("distributed.algorithms.join", ("distributed.algorithms",))
 _paths.place("distributed.algorithms._checkpoint", ("utils.checkpoint_wrapper",))
 _paths.place("distributed.algorithms._checkpoint.checkpoint_wrapper", ("utils.checkpoint_wrapper",))
@@ -114,6 +119,7 @@ __all__ = [
     "gather",
     "gather_object",
     "get_backend",
+    "get_default_backend_for_device",
     "get_global_rank",
     "get_group_rank",
     "get_node_local_rank",

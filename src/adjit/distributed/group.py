@@ -209,6 +209,19 @@ def is_backend_available(backend: str) -> bool:
     return name in ON and (is_nccl_available() if name == "nccl" else is_mpi_available())
 
 
+def get_default_backend_for_device(device: Any) -> str:
+    """The engine that a type of device has where none is named.
+
+    Raises:
+        RuntimeError: if there is no such type of device.
+
+    Example:
+        >>> adjit.distributed.get_default_backend_for_device("cpu")
+        'gloo'
+    """
+    return "nccl" if devices.device(device).type == "cuda" else "gloo"
+
+
 def is_initialized() -> bool:
     """True between `init_process_group` and `destroy_process_group`.
 

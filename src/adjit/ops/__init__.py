@@ -43,6 +43,7 @@ from . import (
     product_sums,
     random,
     random_fill,
+    real_parts,
     recurrent,
     reduce,
     regions,

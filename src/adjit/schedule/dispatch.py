@@ -129,7 +129,9 @@ def run_profiled(batch: list[Any], watcher: profile.Watcher) -> None:
     """`run` for a profile: one by one, so that it knows whose steps it sees."""
     one: list[Any] = []
     try:
-        for _ in range(len(batch)):  # up to 3.13.0 Python guards no jump back from the condition of a `while`
+        for _ in range(
+            len(batch)
+        ):  # up to 3.13.0 Python guards no jump back from the condition of a `while`
             one[:] = batch[:1]
             del batch[:1]
             watcher.expect(one[0])

@@ -9,7 +9,8 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
-from .nn.module import Module
+from ..nn.module import Module
+from . import annotations as annotations
 
 __all__ = [
     "Attribute", "Error", "Final", "ScriptFunction", "ScriptModule", "TracerWarning", "annotate", "annotations",
@@ -20,7 +21,6 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-annotations = typing  # `torch.jit.annotations.List` is `typing.List`
 
 
 class TracerWarning(Warning):
