@@ -1059,7 +1059,7 @@ def test_the_same_names_on_a_gpu(stub):
     ("name", "text"),
     [
         ("cuda.graph", "adjit.compile captures a step"),
-        ("cuda.CUDAGraph", "by itself"), ("cuda.HalfTensor", "use FloatTensor"),
+        ("cuda.CUDAGraph", "by itself"),
         ("cuda.nccl", "listed in the README"),
     ],
 )  # fmt: skip

@@ -530,10 +530,14 @@ def test_marks_for_tracers_give_back_what_they_mark():
 
 
 def test_types_of_halves_are_there_for_annotations():
-    for name in ("HalfTensor", "BFloat16Tensor"):
-        assert not isinstance(adjit.ones(2), getattr(adjit, name))
+    for room in (adjit, adjit.cuda):
+        for name in ("HalfTensor", "BFloat16Tensor"):
+            kind = getattr(room, name)
+            assert not isinstance(adjit.ones(2), kind)
+            assert repr(kind) == f"<class '{room.__name__}.{name}'>"
+    for kind in (adjit.HalfTensor, adjit.BFloat16Tensor):
         with pytest.raises((TypeError, RuntimeError, NotImplementedError), match="float32"):
-            getattr(adjit, name)(2)
+            kind(2)
     annotations = importlib.import_module("adjit.jit.annotations")
     assert annotations.List is typing.List  # noqa: UP006
 

@@ -817,8 +817,6 @@ INSTEAD = {
     "CUDAGraph": GRAPHS,
     "graph": GRAPHS,
     "make_graphed_callables": GRAPHS,
-    "HalfTensor": "adjit computes in float32 and float64: use FloatTensor",
-    "BFloat16Tensor": "adjit computes in float32 and float64: use FloatTensor",
     "nvtx": "mark nothing: adjit.profiler names the lines behind each kernel",
 }
 

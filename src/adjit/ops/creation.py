@@ -983,9 +983,9 @@ class LegacyType:
 
 
 legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED if d.row.method}
-cuda_types = {name: LegacyType(made.dtype, "cuda") for name, made in legacy_types.items()}
 # For annotations and `isinstance`: no tensor is one.
 legacy_types |= {f"{d.legacy}Tensor": LegacyType(d) for d in (dtypes.float16, dtypes.bfloat16)}
+cuda_types = {name: LegacyType(made.dtype, "cuda") for name, made in legacy_types.items()}
 
 
 def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:
