@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 from adjit import __main__ as command_line
+from adjit.__config__ import bytes_text
 
 
 def run(*arguments, **environment):
@@ -76,7 +77,7 @@ def test_the_module_runs():
 def test_sizes_are_told_in_units():
     sizes = [0, 999, 1000, 2_500_000, 7e9]
     told = ["0 bytes", "999 bytes", "1 kB", "2.5 MB", "7 GB"]
-    assert [command_line._bytes_text(size) for size in sizes] == told
+    assert [bytes_text(size) for size in sizes] == told
 
 
 @pytest.mark.parametrize("arguments", ["info", "cache path"])

@@ -542,6 +542,34 @@ def test_types_of_halves_are_there_for_annotations():
     assert annotations.List is typing.List  # noqa: UP006
 
 
+def test_what_the_library_is_made_of_is_told():
+    told = adjit.__config__.show()
+    assert f"numba      {importlib.import_module('numba').__version__}" in told
+    assert adjit.__config__.parallel_info() in told
+    assert torch.get_num_threads() == int(re.search(r"threads +(\d+)", told)[1])
+    assert adjit.serialization.MAP_LOCATION
+
+
+def test_lists_of_tensors_are_grouped_as_by_pytorch():
+    def grouped(library):
+        utils = importlib.import_module(f"{library.__name__}.utils._foreach_utils")
+        kinds = [library.float32, library.int64, library.float32]
+        tensors = [library.ones(2, dtype=kind) for kind in kinds]
+        lists = [tensors, [None, tensors[0], None]]
+        found = utils._group_tensors_by_device_and_dtype(lists, with_indices=True)
+        assert utils._has_foreach_support(tensors, library.device("cpu"))
+        return {
+            (str(key[0]), str(key[1]).split(".")[1]): (
+                [len(a) for a in values],
+                [t is None for t in values[1]],
+                places,
+            )
+            for key, (values, places) in found.items()
+        }
+
+    assert grouped(adjit) == grouped(torch)
+
+
 def test_engines_of_devices():
     for name in ("cpu", "cuda"):
         backends = [L.distributed.get_default_backend_for_device(name) for L in LIBRARIES]

@@ -164,7 +164,7 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 
 # Loaded at their first use, since few programs use them: together they took half as long as the rest.
 _LATE = {
-    **dict.fromkeys(("amp", "distributed", "distributions", "func", "fx")),
+    **dict.fromkeys(("__config__", "amp", "distributed", "distributions", "func", "futures", "fx")),
     **dict.fromkeys(("library", "multiprocessing", "scipy")),
     "GradScaler": "amp",
     "autocast": "amp",

@@ -94,7 +94,7 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
-        """export onnx.export package futures cond _inductor distributed.rpc distributed.fsdp
+        """export onnx.export package cond _inductor distributed.rpc distributed.fsdp
         distributed.autograd distributed.optim.DistributedOptimizer distributed.tensor
         distributed.checkpoint distributed.pipelining distributed.device_mesh
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic

@@ -5,6 +5,7 @@ The readers and writers are imported when they are first used: `import adjit` st
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
@@ -114,3 +115,9 @@ def load(
     from .reading import read
 
     return read(f, map_location, weights_only is not False, bool(mmap), half_to_float32)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MAP_LOCATION":  # PyTorch's name of the type, for annotations
+        return importlib.import_module(f"{__name__}.torch_files").MapLocation
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
