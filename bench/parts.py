@@ -96,12 +96,21 @@ def distributions() -> dict[str, Part]:
 
 
 def losses() -> dict[str, Part]:
-    steps, classes = 100, 40
-    return {
-        "ctc_loss, 100 steps of 16, targets of 20": Part(
-            lambda L, x, y: L.nn.functional.ctc_loss(x.log_softmax(2), y, [steps] * 16, [20] * 16),
-            [normal(steps, 16, classes)], [whole(classes - 1, 16, 20) + 1],
-        ),
+    labels = {
+        f"ctc_loss, {steps} steps of {batch}, targets of {length}": Part(
+            lambda L, x, y, n=(steps, batch, length): L.nn.functional.ctc_loss(
+                x.log_softmax(2), y, [n[0]] * n[1], [n[2]] * n[1]
+            ),
+            [normal(steps, batch, classes)],
+            [whole(classes - 1, batch, length) + 1],
+        )
+        for steps, batch, classes, length in (
+            (50, 16, 20, 10),
+            (100, 16, 40, 20),
+            (500, 64, 100, 50),
+        )
+    }
+    return labels | {
         "cosine_embedding_loss, 4096 of 128": Part(
             lambda L, x, y, s: L.nn.functional.cosine_embedding_loss(x, y, s),
             [normal(4096, 128), normal(4096, 128) + 1], [2 * whole(2, 4096) - 1],
