@@ -158,13 +158,27 @@ def narrow() -> dict[str, Part]:
 
 
 def bags() -> dict[str, Part]:
-    return {
+    table, rows = normal(10_000, 64), whole(10_000, 1024, 20)
+    found = {
         f"embedding_bag, {mode}, 1024 bags of 20 of 64": Part(
             lambda L, w, k, mode=mode: L.nn.functional.embedding_bag(k, w, mode=mode),
-            [normal(10_000, 64)], [whole(10_000, 1024, 20)],
+            [table],
+            [rows],
         )
         for mode in ("sum", "mean", "max")
-    }  # fmt: skip
+    }
+    starts = np.sort(whole(20_480, 1024))
+    starts[0] = 0
+    for mode in ("sum", "mean", "max"):
+        found[f"embedding_bag, {mode}, 1024 bags by offsets of 64"] = Part(
+            lambda L, w, k, starts, mode=mode: L.nn.functional.embedding_bag(k, w, starts, mode=mode),
+            [table], [rows.reshape(-1), starts],
+        )  # fmt: skip
+    found["embedding_bag, weighted, 1024 bags of 20 of 64"] = Part(
+        lambda L, w, f, k: L.nn.functional.embedding_bag(k, w, mode="sum", per_sample_weights=f),
+        [table, normal(1024, 20)], [rows],
+    )  # fmt: skip
+    return found
 
 
 def epochs() -> dict[str, Part]:
