@@ -96,12 +96,21 @@ def distributions() -> dict[str, Part]:
 
 
 def losses() -> dict[str, Part]:
-    steps, classes = 100, 40
-    return {
-        "ctc_loss, 100 steps of 16, targets of 20": Part(
-            lambda L, x, y: L.nn.functional.ctc_loss(x.log_softmax(2), y, [steps] * 16, [20] * 16),
-            [normal(steps, 16, classes)], [whole(classes - 1, 16, 20) + 1],
-        ),
+    labels = {
+        f"ctc_loss, {steps} steps of {batch}, targets of {length}": Part(
+            lambda L, x, y, n=(steps, batch, length): L.nn.functional.ctc_loss(
+                x.log_softmax(2), y, [n[0]] * n[1], [n[2]] * n[1]
+            ),
+            [normal(steps, batch, classes)],
+            [whole(classes - 1, batch, length) + 1],
+        )
+        for steps, batch, classes, length in (
+            (50, 16, 20, 10),
+            (100, 16, 40, 20),
+            (500, 64, 100, 50),
+        )
+    }
+    return labels | {
         "cosine_embedding_loss, 4096 of 128": Part(
             lambda L, x, y, s: L.nn.functional.cosine_embedding_loss(x, y, s),
             [normal(4096, 128), normal(4096, 128) + 1], [2 * whole(2, 4096) - 1],
@@ -149,13 +158,27 @@ def narrow() -> dict[str, Part]:
 
 
 def bags() -> dict[str, Part]:
-    return {
+    table, rows = normal(10_000, 64), whole(10_000, 1024, 20)
+    found = {
         f"embedding_bag, {mode}, 1024 bags of 20 of 64": Part(
             lambda L, w, k, mode=mode: L.nn.functional.embedding_bag(k, w, mode=mode),
-            [normal(10_000, 64)], [whole(10_000, 1024, 20)],
+            [table],
+            [rows],
         )
         for mode in ("sum", "mean", "max")
-    }  # fmt: skip
+    }
+    starts = np.sort(whole(20_480, 1024))
+    starts[0] = 0
+    for mode in ("sum", "mean", "max"):
+        found[f"embedding_bag, {mode}, 1024 bags by offsets of 64"] = Part(
+            lambda L, w, k, starts, mode=mode: L.nn.functional.embedding_bag(k, w, starts, mode=mode),
+            [table], [rows.reshape(-1), starts],
+        )  # fmt: skip
+    found["embedding_bag, weighted, 1024 bags of 20 of 64"] = Part(
+        lambda L, w, f, k: L.nn.functional.embedding_bag(k, w, mode="sum", per_sample_weights=f),
+        [table, normal(1024, 20)], [rows],
+    )  # fmt: skip
+    return found
 
 
 def epochs() -> dict[str, Part]:

@@ -112,6 +112,49 @@ def test_many_samples_on_any_number_of_threads():
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 2e-4), ("float64", 1e-10)])
+def test_targets_about_as_long_as_vectors(dtype, rtol):
+    """Lengths around those that are computed at a time, on long inputs, whose logarithms are large."""
+    lengths = [0, 1, 15, 16, 17, 31, 32, 33, 47, 48]
+    rng = np.random.default_rng(4)
+    x = 3 * rng.normal(size=(110, len(lengths), 7))
+    targets = rng.integers(0, 6, size=(len(lengths), max(lengths)))  # with repeats
+    targets[3], inputs = 5, [110 - k for k in range(len(lengths))]
+    found = []
+    for lib in (T, torch):
+        logits = lib.tensor(x, dtype=getattr(lib, dtype), requires_grad=True)
+        loss = lib.nn.functional.ctc_loss(
+            logits.log_softmax(-1), lib.tensor(targets, dtype=lib.int32), inputs, lengths, blank=6,
+            reduction="none",
+        )  # fmt: skip
+        loss.sum().backward()
+        found.append((loss.detach().numpy(), logits.grad.numpy()))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=rtol / 10)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan])
+@pytest.mark.parametrize("time", [0, 2, 5])
+@pytest.mark.parametrize("place", [0, 1, 3], ids=["the blank", "a label", "another class"])
+def test_classes_that_cannot_be(place, time, value):
+    log_probs = np.log(np.random.default_rng(5).dirichlet(np.ones(4), size=(6, 2)))
+    log_probs[time, 0, place] = value
+    found = []
+    for lib in (T, torch):
+        x = lib.tensor(log_probs, requires_grad=True)
+        loss = lib.nn.functional.ctc_loss(
+            x, lib.tensor([[1, 2, 2], [2, 1, 2]]), (6, 6), (3, 3), reduction="none"
+        )
+        loss.sum().backward()
+        found.append((loss.detach().numpy(), x.grad.numpy()))
+    (loss, gradient), (wanted, wanted_gradient) = found
+    np.testing.assert_allclose(loss, wanted, rtol=1e-10)
+    if np.isnan(value):  # which is in more of the gradient than PyTorch's
+        assert np.isnan(gradient[np.isnan(wanted_gradient)]).all()
+    else:
+        np.testing.assert_allclose(gradient, wanted_gradient, rtol=1e-10, atol=1e-12)
+
+
 def test_the_second_derivative_is_refused():
     for lib in (T, torch):
         x = lib.ones(3, 1, 2, requires_grad=True)

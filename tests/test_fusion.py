@@ -397,6 +397,23 @@ def test_sizes_at_the_edges(plans):
     assert fused(plans)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_sums_of_short_rows(kind, plans):
+    """They share a block, whose last one is not full; each has the bits that it has alone."""
+    for length in (1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33):
+        for rows in (1, 7, 32, 75):
+            given = np.random.default_rng(length).normal(size=(rows, length)).astype(kind)
+            given[0] = -0.0
+            x = T.tensor(given)
+
+            def look():
+                y = x * 2  # noqa: B023
+                return bits([y.sum(-1), y.norm(dim=-1), y])
+
+            assert look() == cold(look), (rows, length)
+    assert "fused mul, sum" in fused(plans)
+
+
 def test_sums_over_several_blocks(plans):
     """A fused sum stops after each block of the row, one that is not fused runs through."""
     x = T.tensor(np.random.default_rng(0).normal(size=(40, 5001)).astype(np.float32))

@@ -267,6 +267,61 @@ def test_weighted_bags(offsets):
         np.testing.assert_allclose(mine, wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize("columns", [1, 32, 33, 64, 100, 160])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_rows_of_any_width_in_bags_of_any_length(columns, mode):
+    rng = np.random.default_rng(columns)
+    table, indices = rng.normal(size=(9, columns)), rng.integers(0, 9, size=40)
+    starts = [0, 0, 3, 3, 20, 40]
+    found = []
+    for lib in (T, torch):
+        weight = lib.tensor(table, dtype=lib.float32, requires_grad=True)
+        out = lib.nn.functional.embedding_bag(
+            lib.tensor(indices), weight, lib.tensor(starts), mode=mode, padding_idx=4
+        )
+        out.square().sum().backward()
+        found.append([values(out), values(weight.grad)])
+    for mine, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("offsets", [None, [0, 2, 2]])
+def test_second_gradients_of_bags(offsets):
+    table, factors = np.random.default_rng(3).normal(size=(4, 2)), np.arange(1.0, 7.0)
+    indices = T.tensor([3, 1, 1, 0, 2, 3])
+    given = T.tensor(factors, requires_grad=True)
+    if offsets is None:
+        indices = indices.view(2, 3)
+    starts = None if offsets is None else T.tensor(offsets)
+
+    def weighted(w, f):
+        return T.nn.functional.embedding_bag(
+            indices, w, starts, mode="sum", per_sample_weights=f.view(indices.shape), padding_idx=1
+        )
+
+    def mean(w):
+        return T.nn.functional.embedding_bag(indices, w, starts, padding_idx=1)
+
+    weight = T.tensor(table, requires_grad=True)
+    for call, leaves in ((weighted, (weight, given)), (mean, (weight,))):
+        assert T.autograd.gradcheck(call, leaves)
+        assert T.autograd.gradgradcheck(call, leaves)
+        assert T.autograd.gradcheck(call, leaves, check_forward_ad=True)
+
+
+def test_bags_that_overlap():
+    """Which offsets out of order ask for; PyTorch's gradients are others then."""
+    weight = T.eye(4).double().requires_grad_()
+
+    def call(w):
+        return T.nn.functional.embedding_bag(
+            T.tensor([0, 1, 2, 3]), w, T.tensor([0, 3, 1]), mode="sum"
+        )
+
+    assert call(weight).tolist() == [[1, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]]
+    assert T.autograd.gradcheck(call, weight)
+
+
 def test_what_follows_the_last_offset_is_in_no_bag():
     """PyTorch counts it among the elements of a mean, but leaves it out of the sum."""
     bag = T.nn.EmbeddingBag.from_pretrained(T.arange(5.0).view(5, 1), include_last_offset=True)

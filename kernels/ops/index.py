@@ -1,6 +1,6 @@
 """Reading and writing elements whose places are values of a tensor.
 
-Two layouts cover all of it. A *table* is a tensor seen as [outer, the indexed axes, inner], whose
+Two layouts cover nearly all of it. A *table* is a tensor seen as [outer, the indexed axes, inner], whose
 rows of `inner` elements are named by one index per indexed axis; the indices lie one axis after
 the other, `count` each. A *grid* is an index tensor of the same rank as the tensor it points into:
 `lines` runs along the axis that is indexed, all other coordinates are shared.
@@ -13,6 +13,8 @@ The kernels that only move elements are bound to integers of the element's size.
 
 CPU side below; the CUDA side belongs at the end.
 """
+
+from operator import add, mul
 
 from ..language.abi import (
     STATUS_INDEX,
@@ -27,6 +29,7 @@ from ..language.abi import (
     words,
 )
 from ..language.device import instead_of
+from ..language.lanes import LANES, combine, load_block, spread, store_block
 from .shape import offset_of
 
 # --------------------------------------------------------------------------- checks
@@ -187,6 +190,87 @@ def add_to_table(args, start, stop):
                 for k in range(first, last):
                     place = k * inner_step
                     target[place] = T(target[place] + source[k * value_inner])
+
+
+# --------------------------------------------------------------------------- bags
+
+
+@helper
+def add_row(total, table, i, count, factor, is_weighted, T):
+    """`total` and the first `count` of the `LANES` elements from table[i] on, times a factor."""
+    row = load_block(table, i, count, T(0))
+    return combine(add, total, combine(mul, row, spread(factor)) if is_weighted else row)
+
+
+@helper
+def sum_part(
+    table,
+    rows,
+    columns,
+    here,
+    indices,
+    begin,
+    end,
+    padding,
+    factors,
+    is_weighted,
+    out,
+    count,
+    more,
+    status,
+    T,
+):
+    """out[:count + more] = the sum of that much of the rows; there is more only behind `LANES` elements."""
+    total = others = spread(T(0))
+    for i in range(begin, end):
+        index = indices[i]
+        if index < 0 or index >= rows:
+            report(status, STATUS_INDEX, index, 0, rows)
+            return
+        if index != padding:
+            place, factor = index * columns + here, factors[i] if is_weighted else T(1)
+            total = add_row(total, table, place, count, factor, is_weighted, T)
+            if more > 0:
+                others = add_row(others, table, place + LANES, more, factor, is_weighted, T)
+    store_block(out, 0, total, count)
+    if more > 0:
+        store_block(out, LANES, others, more)
+
+
+@kernel
+def sum_bags(args, start, stop):
+    """out[bag] = the sum of the rows of a table that the bag's indices name, or their mean; a unit is a bag.
+
+    inputs: the table, indices, where bags begin, a factor for each index; words: columns and rows of the table,
+    how many indices, how many in a bag, or -1 where bags are of several lengths, how many beginnings, an index
+    that does not count, whether there are factors, whether it is the mean
+    """
+    p = words(args)
+    table, indices, bounds, factors = at(p[0], T), at(p[1], I), at(p[2], I), at(p[3], T)
+    out, status, columns, rows, size, length = at(p[4], T), at(p[5], I), p[6], p[7], p[8], p[9]
+    beginnings, padding, is_weighted, is_mean = p[10], p[11], p[12], p[13]
+    for bag in range(start, stop):
+        begin, end = bag * length, (bag + 1) * length
+        if length < 0:
+            begin, end = bounds[bag], bounds[bag + 1] if bag + 1 < beginnings else size
+        whole, made = columns // (2 * LANES) * (2 * LANES), shifted(out, bag * columns)
+        for here in range(0, whole, 2 * LANES):
+            sum_part(
+                table, rows, columns, here, indices, begin, end, padding, factors, is_weighted,
+                shifted(made, here), LANES, LANES, status, T,
+            )  # fmt: skip
+        if whole < columns:
+            left = columns - whole
+            sum_part(
+                table, rows, columns, whole, indices, begin, end, padding, factors, is_weighted,
+                shifted(made, whole), min(LANES, left), left - LANES, status, T,
+            )  # fmt: skip
+        if is_mean:
+            counted = 0
+            for i in range(begin, end):
+                counted += indices[i] != padding
+            for k in range(columns):
+                made[k] /= T(max(counted, 1))
 
 
 # --------------------------------------------------------------------------- grids

@@ -10,7 +10,7 @@ the result's, `A` that of moments.
 import math
 from operator import add, mul, sub
 
-from ..language.abi import A, I, T, X, at, helper, kernel, scalar, words
+from ..language.abi import A, I, T, X, at, helper, kernel, scalar, shifted, words
 from ..language.device import instead_of
 from ..language.lanes import (
     LANES,
@@ -189,6 +189,17 @@ def reduce_short_rows(op, x, out, start, stop, length):
 def no_short_rows(op, x, out, start, stop, length):
     """On a GPU a row is a unit."""
     return start
+
+
+@helper
+def sum_rows_of_block(x, out, first, rows, length, X, T):
+    """out[first + k] = the sum of row k of x, of up to `LANES` elements, in the order of `reduce_span`."""
+    sums = shifted(out, first)
+    if 2 <= length <= 4:
+        sum_shortest_rows(x, sums, 0, rows, length, T)
+        return
+    for row in range(reduce_short_rows(add, x, sums, 0, rows, length), rows):
+        sums[row] = reduce_span(add, x, row * length, (row + 1) * length, X(0), T)
 
 
 @kernel

@@ -177,12 +177,40 @@ def log_softmax_rows(args, start, stop):
 log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
 
 
+@helper
+def logsumexp_short_rows(exp, log, x, out, start, stop, length, T):
+    """`logsumexp_rows` over up to `LANES` elements, eight rows at a time; the first row that is left."""
+    tops, bases, totals = stack(T, ROWS), stack(T, ROWS), stack(T, ROWS)
+    moved, powers = stack(T, ROOM), stack(T, ROOM)
+    row = start
+    if length <= LANES:
+        while row + ROWS <= stop:
+            i = row * length
+            reduce_eight_rows(max, x, i, length, tops, 0)
+            for k in range(ROWS):
+                bases[k] = T(0) if tops[k] == T(-math.inf) else tops[k]
+            add_exponentials(exp, x, i, length, bases, moved, powers, totals, T)
+            for k in range(ROWS):
+                totals[k] = log(totals[k])
+            for k in range(ROWS):
+                out[row + k] = totals[k] + tops[k] if tops[k] - tops[k] == T(0) else tops[k]
+            row += ROWS
+    return row
+
+
+@instead_of(logsumexp_short_rows)
+def no_logsumexp_rows(exp, log, x, out, start, stop, length, T):
+    """On a GPU a row is a unit."""
+    return start
+
+
 @kernel
 def logsumexp_rows(args, start, stop):
     """out[row] = the logarithm of the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    for row in range(start, stop):
+    first = logsumexp_short_rows(math.exp, math.log, x, out, start, stop, length, T)
+    for row in range(first, stop):
         top, total = sum_of_exponentials(math.exp, x, row * length, length, T)
         out[row] = math.log(total) + top if top - top == T(0) else top
 

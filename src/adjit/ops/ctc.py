@@ -22,8 +22,8 @@ def no_label(status: tuple[int, ...]) -> Exception:
 
 
 def _grain(times: int, states: int) -> int:
-    """Samples that are worth a thread; each state at each time takes a few exponentials."""
-    return max(1, GRAIN // max(1, 32 * times * states))
+    """Samples that are worth a thread; each state at each time takes an exponential or two and a logarithm."""
+    return max(1, GRAIN // max(1, 8 * times * states))
 
 
 @operation("CtcLossBackward0", differentiable=(0,))
@@ -33,11 +33,12 @@ def label_losses(
     """The loss of each sample, and the log-probabilities of its states."""
     times, batch, classes = log_probs.shape
     width = targets.shape[1]
+    size = kernels.width_of_row(width)
     found: tuple[Tensor, Tensor] = launch(
         kernels.ctc, (log_probs.contiguous(), targets, lengths),
-        [((batch,), log_probs.dtype), ((batch, times, 2 * width + 1), log_probs.dtype)],
-        bind={"T": log_probs.dtype}, words=(times, batch, classes, width, blank), n=batch,
-        grain=_grain(times, 2 * width + 1), fallible=no_label,
+        [((batch,), log_probs.dtype), ((batch, kernels.ROWS + times, size), log_probs.dtype)],
+        bind={"T": log_probs.dtype}, words=(times, batch, classes, width, blank, size), n=batch,
+        grain=_grain(times, size), fallible=no_label,
     )  # fmt: skip
     return found
 
@@ -81,14 +82,14 @@ def label_gradients(
 ) -> Tensor:  # fmt: skip
     """The gradient of the log-probabilities."""
     times, batch, classes = log_probs.shape
-    width = targets.shape[1]
+    size = states.shape[2]
     found = launch(
         kernels.ctc_backward,
         (log_probs.contiguous(), targets, lengths, states, losses, g.contiguous()),
-        [(log_probs.shape, log_probs.dtype), ((batch, 2 * width + 1), log_probs.dtype)],
+        [(log_probs.shape, log_probs.dtype), ((batch, 3, size), log_probs.dtype)],
         bind={"T": log_probs.dtype},
-        words=(times, batch, classes, width, blank, zero_infinity), n=batch,
-        grain=_grain(times, 4 * width + classes),
+        words=(times, batch, classes, targets.shape[1], blank, size, zero_infinity), n=batch,
+        grain=_grain(times, 2 * size + classes),
     )  # fmt: skip
     gradient: Tensor = found[0]
     return gradient
@@ -172,8 +173,9 @@ def ctc_loss(
         if length > times:
             raise _checking("most", "input_lengths", times, length)
     rows = _in_rows(targets, wanted, batch)
-    pairs = tensor([*zip(inputs, wanted, strict=True)], dtype=dtypes.int64, device=x.device)
-    losses, _ = label_losses(x, rows.to(x.device), pairs.reshape(batch, 2), blank, zero_infinity)
+    lengths = [length for pair in zip(inputs, wanted, strict=True) for length in pair]
+    pairs = tensor(lengths, dtype=dtypes.int64, device=x.device).view(batch, 2)
+    losses, _ = label_losses(x, rows.to(x.device), pairs, blank, zero_infinity)
     if zero_infinity:
         losses = losses.masked_fill(losses == float("inf"), 0.0)
     if reduction == "mean":

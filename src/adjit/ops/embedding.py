@@ -103,11 +103,18 @@ look_up.linear("weight")
 
 @look_up.vjp
 def _(g: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool, rows: int) -> Any:
+    return gradient_of_table(g, indices, padding_idx, by_frequency, rows), None
+
+
+def gradient_of_table(
+    g: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool, rows: int
+) -> Tensor:
+    """The gradient of a matrix of that many rows, of which those at `indices` were looked up."""
     if by_frequency:
         flat = indices.reshape(-1)
         counts = add_rows(g.new_zeros(rows), 0, flat, g.new_ones(flat.shape), 1)
         g = g / select_rows(counts, 0, flat, rows).view(*indices.shape, 1)
-    return add_looked_up(g, indices, padding_idx, rows), None
+    return add_looked_up(g, indices, padding_idx, rows)
 
 
 @look_up.batched

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 from .. import dtypes
+from ..graph.launch import launch
+from ..graph.levels import is_traced
+from ..graph.operation import operation
+from ..kernels.ops import index as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..tensor import Tensor
 from .comparison import where
 from .creation import arange
-from .embedding import embedding, limit_norms
+from .embedding import embedding, gradient_of_table, limit_norms, look_up
+from .joining import cat
+from .rows import select_rows
+from .sort import searchsorted
+from .tables import IN_SELF
 
 INDICES = (dtypes.int32, dtypes.int64)
+NOTHING = -(1 << 62)  # no index
 
 
 def embedding_bag(
@@ -86,6 +97,15 @@ def embedding_bag(
     if max_norm is not None:
         limit_norms(weight, input, max_norm, norm_type)
 
+    given = [t for t in (input, weight, offsets, per_sample_weights) if t is not None]
+    if mode != "max" and weight.is_floating_point() and not is_traced(given):
+        bags = _bags(input, offsets, include_last_offset)
+        if bags is not None:
+            how = include_last_offset, padding_idx, scale_grad_by_freq, rows
+            if per_sample_weights is None:
+                return sum_of_bags(weight, *bags, mode == "mean", *how)
+            factors = per_sample_weights[: len(bags[0])]
+            return sum_of_weighted_bags(weight, factors, *bags, *how)
     found = embedding(input, weight, scale_grad_by_freq=scale_grad_by_freq)
     if per_sample_weights is not None:
         found = found * per_sample_weights.unsqueeze(-1)
@@ -98,6 +118,116 @@ def embedding_bag(
         found = found[places]
         kept = inside if kept is None else inside & kept[places]
     return _joined(found, kept, mode)
+
+
+def _bags(input: Tensor, offsets: Tensor | None, has_last: bool) -> tuple[Tensor, Tensor] | None:
+    """The indices of all bags, and where bags begin; None for bags that overlap.
+
+    Where indices are a matrix, so that each row is a bag, they stand for the beginnings too.
+    """
+    if offsets is None:
+        rows = input.long().contiguous()
+        return rows, rows
+    starts = _starts(input, offsets)
+    if not starts or starts != sorted(starts):
+        return None
+    indices = input[: starts[-1]] if has_last else input
+    return indices.long().contiguous(), offsets.long().contiguous()
+
+
+@operation("EmbeddingBagBackward0")
+def sum_of_bags(
+    weight: Tensor, indices: Tensor, bounds: Tensor, is_mean: bool, has_last: bool,
+    padding_idx: int | None, by_frequency: bool, rows: int,
+) -> Tensor:  # fmt: skip
+    """The sum, or the mean, of the rows of `weight` that each bag names."""
+    return _summed(weight, None, indices, bounds, is_mean, has_last, padding_idx)
+
+
+sum_of_bags.linear("weight")
+
+
+@sum_of_bags.vjp
+def _(g: Tensor, indices: Tensor, bounds: Tensor, is_mean: bool, has_last: bool,
+      padding_idx: int | None, by_frequency: bool, rows: int) -> Any:  # fmt: skip
+    if is_mean:
+        g = g / _counts(indices, bounds, has_last, padding_idx)
+    gx = gradient_of_table(_spread(g, indices, bounds), indices, padding_idx, by_frequency, rows)
+    return gx, None, None
+
+
+@operation("EmbeddingBagBackward0")
+def sum_of_weighted_bags(
+    weight: Tensor, factors: Tensor, indices: Tensor, bounds: Tensor, has_last: bool,
+    padding_idx: int | None, by_frequency: bool, rows: int,
+) -> Tensor:  # fmt: skip
+    """The sum of the rows of `weight` that each bag names, each times a factor."""
+    return _summed(weight, factors, indices, bounds, False, has_last, padding_idx)
+
+
+sum_of_weighted_bags.multilinear("weight", "factors")
+
+
+@sum_of_weighted_bags.vjp
+def _(g: Tensor, weight: Tensor, factors: Tensor, indices: Tensor, bounds: Tensor,
+      has_last: bool, padding_idx: int | None, by_frequency: bool, rows: int) -> Any:  # fmt: skip
+    each = _spread(g, indices, bounds)
+    scaled = each * factors.unsqueeze(-1)
+    g_weight = gradient_of_table(scaled, indices, padding_idx, by_frequency, rows)
+    products = (look_up(weight, indices, None, False, rows) * each).sum(-1)
+    g_factors = _without(products, indices, padding_idx)
+    return g_weight, g_factors, None, None
+
+
+def _summed(
+    weight: Tensor, factors: Tensor | None, indices: Tensor, bounds: Tensor, is_mean: bool,
+    has_last: bool, padding_idx: int | None,
+) -> Tensor:  # fmt: skip
+    """The kernel, recorded."""
+    rows, columns = weight.shape
+    bags, length = indices.shape if indices.ndim == 2 else (bounds.numel() - has_last, -1)
+    made: Tensor = launch(
+        kernels.sum_bags,
+        (
+            weight.contiguous(), indices, bounds,
+            weight if factors is None else factors.contiguous(),
+        ),
+        [((bags, columns), weight.dtype)], bind={"T": weight.dtype},
+        words=(
+            columns, rows, indices.numel(), length, bounds.numel(),
+            NOTHING if padding_idx is None else padding_idx, factors is not None, is_mean,
+        ),
+        n=bags, grain=max(1, GRAIN * bags // max(1, indices.numel() * columns)), fallible=True,
+        messages=IN_SELF,
+    )  # fmt: skip
+    return made
+
+
+def _spread(g: Tensor, indices: Tensor, bounds: Tensor) -> Tensor:
+    """For each index its bag's row of g."""
+    if indices.ndim == 2:
+        return g.unsqueeze(1).expand(*indices.shape, g.shape[1])
+    bags = searchsorted(bounds, arange(len(indices), device=g.device), right=True) - 1
+    return select_rows(g, 0, bags, len(g))
+
+
+def _counts(indices: Tensor, bounds: Tensor, has_last: bool, padding_idx: int | None) -> Any:
+    """How many indices of each bag count, one at least."""
+    if padding_idx is None and indices.ndim == 2:
+        return max(indices.shape[1], 1)
+    ones = indices.new_ones(indices.shape)
+    if padding_idx is not None:
+        ones = ones.masked_fill(indices == padding_idx, 0)
+    if indices.ndim == 2:
+        return ones.sum(1, keepdim=True).clamp(min=1)
+    ends = bounds if has_last else cat((bounds, bounds.new_tensor([len(indices)])))
+    before = cat((ones.new_zeros(1), ones.cumsum(0)))[ends]
+    return (before[1:] - before[:-1]).clamp(min=1).unsqueeze(1)
+
+
+def _without(products: Tensor, indices: Tensor, padding_idx: int | None) -> Tensor:
+    """Zeros where an index does not count."""
+    return products if padding_idx is None else products.masked_fill(indices == padding_idx, 0)
 
 
 def _check(
@@ -135,8 +265,20 @@ def _in_rows(input: Tensor, offsets: Tensor, has_last: bool) -> tuple[Tensor | N
     """Where the elements of bags of any lengths lie, as rows of one length, and which of them belong to the
     bag; nowhere, if there are none.
     """
+    size, starts = input.numel(), _starts(input, offsets)
+    ends = starts[1:] if has_last else [*starts[1:], size]
+    begins = offsets[: len(ends)].long().unsqueeze(1)
+    lengths = offsets.new_tensor(ends, dtype=dtypes.int64).unsqueeze(1) - begins
+    longest = max((end - start for start, end in zip(starts, ends, strict=False)), default=0)
+    steps = arange(max(longest, 0), device=input.device)
+    inside = steps < lengths
+    return where(inside, begins + steps, 0) if size else None, inside
+
+
+def _starts(input: Tensor, offsets: Tensor) -> list[int]:
+    """Where bags begin, as numbers."""
     size = input.numel()
-    starts = offsets.tolist()
+    starts: list[int] = offsets.tolist()
     if starts and starts[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
@@ -147,13 +289,7 @@ def _in_rows(input: Tensor, offsets: Tensor, has_last: bool) -> tuple[Tensor | N
             f"offsets[-1] can not be greater than input's length {size} but got offsets[-1] of "
             f"{starts[-1]}"
         )
-    ends = starts[1:] if has_last else [*starts[1:], size]
-    begins = offsets[: len(ends)].long().unsqueeze(1)
-    lengths = offsets.new_tensor(ends, dtype=dtypes.int64).unsqueeze(1) - begins
-    longest = max((end - start for start, end in zip(starts, ends, strict=False)), default=0)
-    steps = arange(max(longest, 0), device=input.device)
-    inside = steps < lengths
-    return where(inside, begins + steps, 0) if size else None, inside
+    return starts
 
 
 def _joined(found: Tensor, kept: Tensor | None, mode: str) -> Tensor:

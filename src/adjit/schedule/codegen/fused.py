@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ...kernels.language.lanes import BLOCK
+from ...kernels.language.lanes import BLOCK, LANES
 from ..planning.recipe import GRAIN, Element, Flat, Operand, Reduction, Source, Step, Text
 from .body import Pasted, own
 from .loops import (
@@ -61,10 +61,12 @@ def kernel(
     shape: Sequence[int],
     over: Mapping[str, str],
     padded: bool = False,
+    on_host: bool = True,
 ) -> tuple[Step, tuple[int, ...]]:
     """The step, and its constant words, that runs several bodies over `shape` in one loop.
 
-    `padded` says that every operand may be read, and every result written, to the end of its line.
+    `padded` says that every operand may be read, and every result written, to the end of its line. On a GPU,
+    where `on_host` is False, each row is one block's, so that short ones are not joined.
 
     `inputs` are first the values that are read, then the Python numbers. Every value has the type
     that it would have in memory, so that fused and unfused kernels give the same bits.
@@ -87,8 +89,11 @@ def kernel(
     order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
     loop = for_body(geometry(shape, [*inputs, *outputs], order), pasted)
     if sums:
-        source = render_sums(name, pasted, inputs, outputs, sums, frozenset(logical), over)
         length, chunk, chunks = sums[0].fold.words
+        are_short = on_host and chunks == 1 and length <= LANES
+        source = render_sums(
+            name, pasted, inputs, outputs, sums, frozenset(logical), over, are_short
+        )
         units = shape[0] // max(length, 1) * chunks
         grain = max(1, GRAIN // max(chunk, 1))
         step = Step(shared(source, f"{label}, sum"), units, grain)
@@ -182,10 +187,12 @@ def render_sums(
     sums: Sequence[FusedSum],
     logical: frozenset[str],
     over: Mapping[str, str],
+    are_short: bool,
 ) -> Source:
     """The source of a fused kernel that sums some of its values over chunks of rows.
 
-    The values of a block stay on the stack until they are summed, in the order of `sum_rows`.
+    The values of a block stay on the stack until they are summed, in the order of `sum_rows`. Rows that are
+    short (`are_short`) share a block: a loop over one of them alone would leave most of a vector empty.
     """
     read = [o for o in inputs if o.strides is not None]
     repeated = {o.name for o in read if not any(o.strides or ())}
@@ -197,51 +204,79 @@ def render_sums(
     for k, s in enumerate(sums):
         head.append(f"p_sum{k} = at(p[{base + k}], {s.fold.result.stored})")
     base += len(sums)
-    head.append(f"length, step, chunks = p[{base}], p[{base + 1}], p[{base + 2}]")
+    if are_short:
+        head.append(f"length = p[{base}]")
+    else:
+        head.append(f"length, step, chunks = p[{base}], p[{base + 1}], p[{base + 2}]")
     head += number_lines([o for o in inputs if o.strides is None], base + 3, logical)
     for k, s in enumerate(sums):
         head.append(f"block{k} = stack({s.fold.given.stored}, BLOCK)")
     head += [f"{n} = p_{n}[0]" for n in sorted(repeated)]
     inner = [f"{o.name} = p_{o.name}[i]" for o in read if o.name not in repeated]
     inner += pasted.lines
+    are_squared = [are_short and s.fold.how == "squares" for s in sums]
+    terms = [
+        f"{s.value} * {s.value}" if squared else s.value
+        for s, squared in zip(sums, are_squared, strict=True)
+    ]
     if len(outputs) * (len(read) + len(outputs)) <= MAX_PAIRS:
         inner += [f"p_{o.name}[i] = {o.name}" for o in outputs]
-        inner += [f"block{k}[j] = {s.value}" for k, s in enumerate(sums)]
+        inner += [f"block{k}[j] = {t}" for k, t in enumerate(terms)]
         blocks = ["for j in range(count):", "    i = first + j"]
         blocks += ["    " + line for line in inner]
     else:
         head += [f"part_{o.name} = stack({o.dtype.stored}, {PART})" for o in outputs]
         inner += [f"part_{o.name}[j] = {o.name}" for o in outputs]
-        inner += [f"block{k}[done + j] = {s.value}" for k, s in enumerate(sums)]
+        inner += [f"block{k}[done + j] = {t}" for k, t in enumerate(terms)]
         blocks = [f"for done in range(0, count, {PART}):", f"    part = min({PART}, count - done)",
                   "    for j in range(part):", "        i = first + done + j"]  # fmt: skip
         blocks += ["        " + line for line in inner]
         for o in outputs:
             blocks.append("    for j in range(part):")
             blocks.append(f"        p_{o.name}[first + done + j] = part_{o.name}[j]")
-    blocks.insert(0, "count = min(BLOCK, end - first)")
-    for k, s in enumerate(sums):
-        add_up = "squares_onto" if s.fold.how == "squares" else "sum_onto"
-        blocks.append(
-            f"total{k} = {add_up}(total{k}, block{k}, count, {s.fold.given.stored}, "
+    if are_short:
+        rows = f"BLOCK // {LANES}"
+        units = [
+            f"rows = min({rows}, stop - unit)",
+            "first, count = unit * length, rows * length",
+            *blocks,
+        ]
+        units += [
+            f"sum_rows_of_block(block{k}, p_sum{k}, unit, rows, length, {s.fold.given.stored}, "
             f"{s.fold.result.stored})"
-        )
-    units = ["row = unit // chunks * length", "begin = row + unit % chunks * step",
-             "end = min(begin + step, row + length)"]  # fmt: skip
-    units += [f"total{k} = spread({s.fold.result.stored}(0))" for k, s in enumerate(sums)]
-    units += ["for first in range(begin, end, BLOCK):", *["    " + line for line in blocks]]
-    units += [f"p_sum{k}[unit] = fold(add, total{k})" for k in range(len(sums))]
-    lines = [*head, "for unit in range(start, stop):", *["    " + line for line in units]]
+            for k, s in enumerate(sums)
+        ]
+        every = f"for unit in range(start, stop, {rows}):"
+    else:
+        units, every = _units_of_chunks(blocks, sums), "for unit in range(start, stop):"
+    lines = [*head, every, *["    " + line for line in units]]
     text = "\n".join("    " + line for line in lines)
     imports = {
         "words": "adjit.kernels.language.abi",
         "at": "adjit.kernels.language.abi",
         **pasted.imports,
     }
-    imports.update(dict.fromkeys(("fold", "spread", "stack"), "adjit.kernels.language.lanes"))
-    imports.update({n: "adjit.kernels.ops.reduce" for n in ("BLOCK", "squares_onto", "sum_onto")
-                    if n in text})  # fmt: skip
-    imports |= {"add": "operator", **interleaved(pasted)}
+    lanes = ("stack",) if are_short else ("fold", "spread", "stack")
+    imports.update(dict.fromkeys(lanes, "adjit.kernels.language.lanes"))
+    of_sums = ("BLOCK", "squares_onto", "sum_onto", "sum_rows_of_block")
+    imports.update({n: "adjit.kernels.ops.reduce" for n in of_sums if n in text})
+    imports |= interleaved(pasted) if are_short else {"add": "operator", **interleaved(pasted)}
     if "= scalar(" in text:
         imports["scalar"] = "adjit.kernels.language.abi"
     return Source(name, assemble(name, text, imports, {}), Text(-1))
+
+
+def _units_of_chunks(blocks: Sequence[str], sums: Sequence[FusedSum]) -> list[str]:
+    """The lines of a unit, a chunk of a row, around those that compute the values of a block."""
+    inner = ["count = min(BLOCK, end - first)", *blocks]
+    for k, s in enumerate(sums):
+        add_up = "squares_onto" if s.fold.how == "squares" else "sum_onto"
+        inner.append(
+            f"total{k} = {add_up}(total{k}, block{k}, count, {s.fold.given.stored}, "
+            f"{s.fold.result.stored})"
+        )
+    units = ["row = unit // chunks * length", "begin = row + unit % chunks * step",
+             "end = min(begin + step, row + length)"]  # fmt: skip
+    units += [f"total{k} = spread({s.fold.result.stored}(0))" for k, s in enumerate(sums)]
+    units += ["for first in range(begin, end, BLOCK):", *["    " + line for line in inner]]
+    return units + [f"p_sum{k}[unit] = fold(add, total{k})" for k in range(len(sums))]

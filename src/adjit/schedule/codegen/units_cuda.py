@@ -143,7 +143,7 @@ class _Room:
     def __init__(self, bind: Mapping[str, str], text: str) -> None:
         from ...kernels.language import abi
         from ...kernels.on_gpu import block, warp
-        from ...kernels.ops import reduce, sort
+        from ...kernels.ops import attention, ctc, reduce, sort
 
         self.bind, self.text = bind, text
         self.texts: list[str] = []
@@ -157,7 +157,7 @@ class _Room:
         self.replaced |= {id(abi.words): "words", id(abi.at): "at", id(abi.scalar): "scalar"}
         self.welcome = {
             id(lanes.combine), id(abi.bits_of_float), id(abi.quotient), id(abi.remainder),
-            id(sort.sort_key), id(sort.size_of),
+            id(sort.sort_key), id(sort.size_of), id(attention.weight), id(ctc.log_of_sum),
         }  # fmt: skip
         self.on_device = {id(abi.shifted): "shifted"}
         self.warp_module = warp.__name__

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ... import dtypes
+from ... import devices, dtypes
 from ...shapes import contiguous_strides, extent
 from ...storage import size_class
 from ..codegen import fused, row_kernels
@@ -271,8 +271,9 @@ class PlanLowering:
         row += [self.memory.place(v) for v in out_values]
         names = [o.name for o in outputs] + [f"sum{k}" for k in range(len(sums))]
         step, constants = fused.kernel(
-            members, [*given.values, *given.numbers], outputs, sums, shape, over, padded
-        )
+            members, [*given.values, *given.numbers], outputs, sums, shape, over, padded,
+            on_host=task.everything[0].recipe.device is devices.CPU,
+        )  # fmt: skip
         row += [*constants, *given.number_places]
         self._group_row(step, row, constants, [*given.values, *outputs], shape)
         self._describe(step.source, task, taken, names, out_values)
