@@ -1,5 +1,6 @@
 """Gradients of users' own functions: every statement, refusals, published kernels, random programs."""
 
+import ast
 import importlib.util
 import math
 import os
@@ -550,6 +551,21 @@ def test_neighbours_of_more_rounds_than_one_block_has():
     expected[2:] += y[1:-1] * x[:-2]
     np.testing.assert_allclose(dx, expected, rtol=1e-12)
     np.testing.assert_allclose(dy[1:-1], x[:-2] * x[2:], rtol=1e-12)
+
+
+def test_comparisons_of_what_rounds_hand_on_take_a_byte_of_the_tape():
+    def highest(x):
+        top = x[0]
+        for i in range(1, len(x)):
+            if x[i] > top:
+                top = x[i]
+        return top
+
+    x = np.random.default_rng(6).random(1001)
+    value, (dx,) = adjit.value_and_grad(highest)(x)
+    assert value == x.max()
+    np.testing.assert_array_equal(np.flatnonzero(dx), [x.argmax()])
+    assert "on the tape: 1000 bytes" in adjit.kernel(highest).explain(x)
 
 
 def test_errors_of_the_function_itself_are_raised():
@@ -1543,6 +1559,33 @@ def test_checkpoints_give_the_same_bits_with_a_small_tape(f, args):
         for on in (False, True)
     ]
     assert sizes[1] <= sizes[0] * 0.2
+
+
+def memories(f, args, **options):
+    (line,) = re.findall(r"^APART = (.*)$", text_of(f, args, **options), re.MULTILINE)
+    return ast.literal_eval(line)
+
+
+def test_only_memory_that_is_apart_has_different_names():
+    turns = memories(beside_in_turns, tuple(WIDE))
+    assert turns["x"] == "x"
+    assert turns["x_b"] == "x_b"
+    assert len({turns[name] for name in ("copy", "copy_1", "copy_2", "copy_3")}) == 1
+    assert any(name.endswith("_w") for name in turns)
+
+    def settling(x):
+        y = np.zeros(len(x))
+        for _ in range(9):
+            for i in range(len(x)):
+                y[i] = math.sin(y[i] + x[i])
+        return np.sum(y)
+
+    assert {"x", "x_b"} < set(memories(settling, (X,)))
+    assert set(memories(settling, (X,), checkpoint=True)) == {
+        "x",
+        "x_b",
+    }  # nothing that is on the tape
+    assert memories(rowwise, (A, X[:4], 0.5)) == {}
 
 
 def test_checkpoints_keep_no_array_that_rounds_write_once():

@@ -43,7 +43,7 @@ from .undo import (
     needed_undos,
     never_meet,
 )
-from .vocabulary import CHEAP, applied, text
+from .vocabulary import CHEAP, TESTS, applied, text
 from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
 
 SHORT = 8  # steps of a branch that may run again on the way back
@@ -146,6 +146,8 @@ class ReverseWriter(ProcedureWriter):
         if self._may_be_found_again(name, item):
             self.found_again.add(name)  # from the next sweep on
         match item:
+            case Apply() if self._is_test_of_carried(item, block):
+                self.tape.keep(block, name)
             case Apply() if item.function in CHEAP:
                 for a in item.args:
                     self.need(a, back, position)
@@ -172,6 +174,24 @@ class ReverseWriter(ProcedureWriter):
             case _:
                 self.tape.keep(block, name)
         back.have.add(name)
+
+    def _is_test_of_carried(self, item: Apply, block: Suite) -> bool:
+        """Whether a comparison takes less of the tape, a byte, than what it compares."""
+        return (
+            item.function in TESTS
+            and self.tape.window_loop(block) is not None
+            and any(isinstance(a, str) and self._is_carried(a) for a in item.args)
+        )
+
+    def _is_carried(self, name: str) -> bool:
+        """Whether a number is handed from round to round, and is not known otherwise."""
+        loop = self.f.makers.get(name)
+        return (
+            isinstance(loop, Repeat)
+            and self.f.places[name] == (loop.body, -1)
+            and name != loop.counter
+            and self._closed_form(loop, name) is None
+        )
 
     def _closed_form(self, loop: Repeat, name: str) -> tuple[Atom, int] | None:
         """(first, step) of a whole number that grows by a number in every round."""
