@@ -1,14 +1,15 @@
 """What LLVM is told of a way back: which memory is apart, and which sums may be added up in any order.
 
 Loops of a way back touch more arrays than LLVM is willing to compare at the start of a loop, so it would not
-vectorise them. Here each access of an array says in whose memory it is (`APART` of the generated file, from
-`ReverseWriter.memories`), as LLVM's `alias.scope`. A sum that the way back itself introduced, an adjoint that
-all rounds add to, has no order of the user's: its additions are marked `reassoc`. Values are computed as
-they are written.
+vectorise them. Here each access of an array on the way back says in whose memory it is, as LLVM's
+`alias.scope` (`APART` of the generated file, from `ReverseWriter.memories`). The way there is left to LLVM,
+as the user's function is. A sum that the way back itself introduced, an adjoint that all rounds add to, has
+no order of the user's: its additions are marked `reassoc`. Values are computed as they are written.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -18,6 +19,8 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering
 
+from .writing import BACK
+
 _SUM = re.compile(r"_[bs](\.\d+)?$")  # names of adjoints, with Numba's number of an assignment
 
 
@@ -26,7 +29,10 @@ class _WayBackLower(Lower):  # type: ignore[misc]
 
     def pre_lower(self) -> None:
         super().pre_lower()
-        self._memory: dict[str, str] = self.func_ir.func_id.func.__globals__["APART"]
+        function = self.func_ir.func_id.func
+        lines, first = inspect.getsourcelines(function)
+        self._back = first + [line.strip() for line in lines].index(BACK)
+        self._memory: dict[str, str] = function.__globals__["APART"]
         module, names = self.module, sorted(set(self._memory.values()))
         domain = module.add_metadata([f"adjit {self.fndesc.mangled_name}"])
         scopes = {name: module.add_metadata([name, domain]) for name in names}
@@ -57,7 +63,12 @@ class _WayBackLower(Lower):  # type: ignore[misc]
     def _mark_access(self, array: Any, opname: str, block: Any, before: int) -> None:
         """Mark the access of an element, which comes last: loads of the variables in it come before."""
         memory = self._memory.get(re.sub(r"\.\d+$", "", array.name))
-        if memory is None or len(self._memory) < 2 or self.builder.block is not block:
+        if (
+            self.loc.line < self._back
+            or memory is None
+            or len(self._memory) < 2
+            or self.builder.block is not block
+        ):
             return  # a slice is filled by a loop, in other blocks
         made = [i for i in block.instructions[before:] if i.opname == opname]
         made[-1].set_metadata("alias.scope", self._scope[memory])

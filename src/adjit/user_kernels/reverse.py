@@ -44,7 +44,7 @@ from .undo import (
     never_meet,
 )
 from .vocabulary import CHEAP, TESTS, applied, text
-from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
+from .writing import BACK, Lines, ProcedureWriter, dtype_text, results_text, shape_text
 
 SHORT = 8  # steps of a branch that may run again on the way back
 ASIDE = 512  # rounds whose additions to neighbours wait for each other
@@ -334,9 +334,24 @@ class ReverseWriter(ProcedureWriter):
         """
         if loop not in self._neighbours:
             self._neighbours[loop] = set()
-            for loads, stores in self._by_arrays(loop):
+            for loads, stores in self._by_arrays(loop) if self._may_be_vectorised(loop) else ():
                 self._neighbours[loop].update(loads_of_neighbours(self.f, loop, loads, stores))
         return self._neighbours[loop]
+
+    def _may_be_vectorised(self, loop: Repeat) -> bool:
+        """Whether nothing else makes a chain of the rounds of a loop, or keeps LLVM from taking many at once:
+        numbers that are no sums, accesses of arrays in branches."""
+        for c in loop.carried:
+            item = self.f.makers.get(c.following) if isinstance(c.following, str) else None
+            adds = isinstance(item, Apply) and item.function in ("+", "-") and c.inside in item.args
+            if self.is_active(c.inside) and not adds:
+                return False
+        return not any(
+            isinstance(inner, (Load, StoreElement)) and self.is_active(inner.array)
+            for item in loop.body.items
+            for block in inner_blocks(item)
+            for _, inner in walk(block)
+        )
 
     def _of_rounds_before(self, loop: Repeat) -> dict[Statement, Load]:
         """For stores of an innermost loop, and for such loads themselves, the load of what the round before has
@@ -917,7 +932,7 @@ class ReverseWriter(ProcedureWriter):
         with w.indented():
             self.block(f.body, w)
             w.add("")
-            w.add("# ----- back -----")
+            w.add(BACK)
             for p in f.params:
                 if self.is_active(p) and p not in f.arrays and p not in self.has_adjoint:
                     w.add(f"{p}_b = {self.zero(p)}")
