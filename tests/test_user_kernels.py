@@ -1,5 +1,6 @@
 """Gradients of users' own functions: every statement, refusals, published kernels, random programs."""
 
+import ast
 import importlib.util
 import math
 import os
@@ -413,6 +414,85 @@ def lost_where_stored(x):
     return total
 
 
+def beside(x, y):
+    """Neighbours of what no round writes, and neighbours that are read before rounds write them."""
+    z = np.zeros(len(x))
+    for i in range(1, len(x) - 1):
+        both = x[i - 1] + x[i + 1]
+        z[i] = both * y[i] + both + x[i] * y[i - 1]
+    for i in range(len(y) - 1):
+        y[i] = y[i] * y[i + 1] + z[i]
+    for i in range(len(x) - 1, 1, -1):
+        x[i] = x[i - 2] * x[i] + y[i] * x[i - 1]
+    for i in range(len(x)):
+        z[i] += x[i - 1] * x[i]
+    for i in range(len(x)):
+        x[i - 2] = x[i] * y[i] + x[i - 1]
+    for i in range(len(x) - 1):
+        x[i] = y[i] * 2.0
+        z[i] += x[i + 1] * x[i]
+    return np.dot(x, y) + np.dot(z, z)
+
+
+def behind(x, y, first):
+    """Neighbours that rounds before have written, by each thing that says how."""
+    for i in range(2, len(x)):
+        x[i] = x[i - 2] * x[i] + y[i] * x[i - 1]
+    for i in range(len(x) - 3, -1, -1):
+        x[i] = math.sin(x[i + 1]) * x[i] + x[i + 2] * 0.5
+    for i in range(3, len(x), 2):
+        x[i] = x[i - 2] * x[i] + x[i - 1]
+    for i in range(1, len(x)):
+        x[i] = x[i] * y[i]
+        y[i] = x[i - 1] * x[i] + y[i - 1]
+    for i in range(first, len(y)):
+        y[i] = y[i - 1] * y[i - 1] + x[i]
+    for i in range(1, len(x)):
+        x[i] += x[i - 1] * y[i]
+    for i in range(1, len(y)):
+        if x[i] > 0.2:
+            y[i] = y[i - 1] * x[i]
+    for i in range(1, len(x)):
+        x[i] = x[i - 1] * x[i]
+        x[i - 1] = x[i] * y[i] * 0.7
+    for i in range(1, len(y)):
+        y[i] = 0.5
+        x[i] = y[i - 1] * x[i]
+    for i in range(1, len(x)):
+        x[i] = x[i - 1] * y[i] + x[i]
+        x[i] = x[i] * y[i]
+    for i in range(1, len(y)):
+        before = y[i - 1]
+        if x[i] < 0.2:
+            y[i] = before + x[i]
+    return np.dot(x, y)
+
+
+def across(a):
+    for i in range(1, a.shape[0]):
+        for j in range(1, a.shape[1]):
+            a[i, j] = a[i, j - 1] * a[i - 1, j] + a[i, j] - a[i - 1, j - 1]
+    for j in range(1, a.shape[1]):
+        for i in range(a.shape[0]):
+            a[i, j] = a[i, j - 1] * a[i, j] + a[i - 1, j]
+    return np.sum(a * a)
+
+
+def beside_in_turns(x, y):
+    u, v = x.copy(), y.copy()
+    for _ in range(3):
+        for i in range(1, len(u) - 1):
+            v[i] = u[i - 1] * u[i + 1] * 0.5 + v[i] * u[i]
+        v[0] = u[1]
+        u, v = v, u
+    s = 0.0
+    for i in range(1, len(u) - 1):
+        s += u[i - 1] * u[i + 1]
+        u, v = v, u
+    return np.dot(u, u) + np.dot(v, y) + s
+
+
+WIDE = np.random.default_rng(5).random((2, 53)) - 0.5
 STATEMENTS = [
     (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
     (zero_trips, (X, 3)), (overwrite, (Y,)), (short_circuit, (X - 0.7,)),
@@ -422,11 +502,13 @@ STATEMENTS = [
     (sums_beside_stores, (A.copy(),)), (sides_run_again, (X, Y)), (found_where_stored, (X, Y)),
     (lost_where_stored, (X,)), (index_that_a_store_changes, (X, np.arange(5))),
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
+    (beside, (X, Y)), (beside, tuple(WIDE)), (behind, (X, Y, 3)), (behind, (X, Y, 9)), (across, (A,)),
+    (beside_in_turns, tuple(WIDE)),
 ]  # fmt: skip
 
 
 # Compiled ones take seconds each: those whose machine code could differ from the same code as plain Python.
-COMPILED = (wraps, slices, functions, swaps, pair_from_a_loop)
+COMPILED = (wraps, slices, functions, swaps, pair_from_a_loop, beside, beside_in_turns)
 
 
 @pytest.mark.parametrize(
@@ -453,6 +535,37 @@ def test_statements_and_published_kernels_as_plain_python():
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == [f.__name__ for f, _ in [*STATEMENTS, *PUBLISHED]]
+
+
+def test_neighbours_of_more_rounds_than_one_block_has():
+    def chain(x, y):
+        s = 0.0
+        for i in range(1, len(x) - 1):
+            s += x[i - 1] * y[i] * x[i + 1]
+        return s
+
+    x, y = np.random.default_rng(6).random((2, 1300))
+    _, (dx, dy) = adjit.value_and_grad(chain)(x, y)
+    expected = np.zeros(len(x))
+    expected[:-2] += y[1:-1] * x[2:]
+    expected[2:] += y[1:-1] * x[:-2]
+    np.testing.assert_allclose(dx, expected, rtol=1e-12)
+    np.testing.assert_allclose(dy[1:-1], x[:-2] * x[2:], rtol=1e-12)
+
+
+def test_comparisons_of_what_rounds_hand_on_take_a_byte_of_the_tape():
+    def highest(x):
+        top = x[0]
+        for i in range(1, len(x)):
+            if x[i] > top:
+                top = x[i]
+        return top
+
+    x = np.random.default_rng(6).random(1001)
+    value, (dx,) = adjit.value_and_grad(highest)(x)
+    assert value == x.max()
+    np.testing.assert_array_equal(np.flatnonzero(dx), [x.argmax()])
+    assert "on the tape: 1000 bytes" in adjit.kernel(highest).explain(x)
 
 
 def test_errors_of_the_function_itself_are_raised():
@@ -1091,7 +1204,7 @@ def test_kernels_take_float32_and_turned_tensors():
 def test_explain_and_source():
     text = energy.explain(X, 0.5)
     assert text.startswith("energy: array(float64, 1d, C), float64\n")
-    assert "on the tape: 0 bytes" in text
+    assert f"on the tape: {8 * 512} bytes" in text  # x[i - 1] of that many rounds
     assert "# back" in energy.source(X, 0.5)
 
     @adjit.kernel
@@ -1446,6 +1559,33 @@ def test_checkpoints_give_the_same_bits_with_a_small_tape(f, args):
         for on in (False, True)
     ]
     assert sizes[1] <= sizes[0] * 0.2
+
+
+def memories(f, args, **options):
+    (line,) = re.findall(r"^APART = (.*)$", text_of(f, args, **options), re.MULTILINE)
+    return ast.literal_eval(line)
+
+
+def test_only_memory_that_is_apart_has_different_names():
+    turns = memories(beside_in_turns, tuple(WIDE))
+    assert turns["x"] == "x"
+    assert turns["x_b"] == "x_b"
+    assert len({turns[name] for name in ("copy", "copy_1", "copy_2", "copy_3")}) == 1
+    assert any(name.endswith("_w") for name in turns)
+
+    def settling(x):
+        y = np.zeros(len(x))
+        for _ in range(9):
+            for i in range(len(x)):
+                y[i] = math.sin(y[i] + x[i])
+        return np.sum(y)
+
+    assert {"x", "x_b"} < set(memories(settling, (X,)))
+    assert set(memories(settling, (X,), checkpoint=True)) == {
+        "x",
+        "x_b",
+    }  # nothing that is on the tape
+    assert memories(rowwise, (A, X[:4], 0.5)) == {}
 
 
 def test_checkpoints_keep_no_array_that_rounds_write_once():

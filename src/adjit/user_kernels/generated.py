@@ -47,7 +47,7 @@ import numpy as np
 from numba import carray, float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
-    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, nat, open_tape, over, overlap, pick,
+    at_b1, at_f4, at_f8, at_i8, close_beside, close_tape, digamma, nat, open_tape, over, overlap, pick,
     release, reserve, rest, tape_less,
     tape_low, tape_more, tape_set, tape_top, trigamma,
 )
@@ -56,6 +56,15 @@ FACTS = {facts!r}
 compiled = njit(error_model="numpy", nogil=True, cache=True, boundscheck={checked})
 
 '''
+# Names of the same memory have the same name of it; no two memories overlap.
+_APART = """from adjit.user_kernels.machine_code import WayBackCompiler
+
+APART = {apart!r}
+compiled_back = njit(
+    error_model="numpy", nogil=True, cache=True, boundscheck={checked}, pipeline_class=WayBackCompiler
+)
+
+"""
 # Only loops are shared by threads: what Numba itself makes parallel has other bits on other numbers of them.
 _PARALLEL = """from numba import prange
 
@@ -227,10 +236,18 @@ def text_of(
     return _reverse_file(g, [*params, *[f"{p}_d" for p in params]], mode, checkpoint, True)
 
 
-def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str:
+def _file(
+    f: Procedure,
+    mode: Mode,
+    facts: dict[str, Any],
+    *sources: str,
+    apart: dict[str, str] | None = None,
+) -> str:
     head = _HEADER.format(
         title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=config.DEBUG
     )
+    if apart is not None:
+        head += _APART.format(apart=apart, checked=config.DEBUG)
     if any(source.startswith("@parallel") for source in sources):
         head += _PARALLEL
     return head + "\n\n".join(
@@ -272,12 +289,13 @@ def _reverse_file(
     facts = facts_of(f, writer, wanted)
     instead = {loop: rounds.run for loop, rounds in writer.rounds.items()}
     sources = [text for rounds in writer.rounds.values() for text in rounds.functions()]
-    sources += [primal_source(f, "primal", instead=instead), *writer.functions, core]
+    sources += [primal_source(f, "primal", instead=instead), *writer.functions]
+    sources.append(f"@compiled_back\n{core}")
     sources.append(pullback_source(f, writer, wanted))
     if facts["results"] == ["float"]:
         sources.append(_value_and_grad(f, writer, wanted))
     sources.append(_peak_bytes(f, writer))
-    return _file(f, mode, facts, *sources)
+    return _file(f, mode, facts, *sources, apart=writer.memories())
 
 
 def facts_of(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ The adjoint of a name `x` is `x_b`; of what a loop hands on, `x_c`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -35,12 +35,19 @@ from .structure import (
     inner_blocks,
     walk,
 )
-from .tape_layout import TapeLayout, trips_text
-from .undo import may_read_before, needed_undos, never_meet
-from .vocabulary import CHEAP, applied, text
-from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
+from .tape_layout import WORD, TapeLayout, trips_text
+from .undo import (
+    load_of_round_before,
+    loads_of_neighbours,
+    may_read_before,
+    needed_undos,
+    never_meet,
+)
+from .vocabulary import CHEAP, TESTS, applied, text
+from .writing import BACK, Lines, ProcedureWriter, dtype_text, results_text, shape_text
 
 SHORT = 8  # steps of a branch that may run again on the way back
+ASIDE = 512  # rounds whose additions to neighbours wait for each other
 
 
 @dataclass(eq=False)
@@ -77,6 +84,8 @@ class ReverseWriter(ProcedureWriter):
         self.tape = TapeLayout(f)
         self.undone: set[str] | None = None  # stores whose old value is kept; None: all
         self.found_again: set[str] = set()  # names whose value is read where it was stored
+        self._neighbours: dict[Repeat, set[Load]] = {}
+        self._handed: dict[Repeat, dict[Statement, Load]] = {}
         self._start_sweep()
 
     def _start_sweep(self) -> None:
@@ -85,6 +94,8 @@ class ReverseWriter(ProcedureWriter):
         self.counted: set[str] = set()  # loops whose rounds are counted
         self.read_again: dict[str, list[Load]] = {}
         self.sums: dict[str, list[Load]] = {}  # loop -> loads of one place in all rounds
+        # loop -> loads whose adjoints are added behind it, and the name of what is added
+        self.later: dict[str, dict[Load, str]] = {}
         self.tape.taped = {}
 
     # ----- names -----
@@ -135,6 +146,8 @@ class ReverseWriter(ProcedureWriter):
         if self._may_be_found_again(name, item):
             self.found_again.add(name)  # from the next sweep on
         match item:
+            case Apply() if self._is_test_of_carried(item, block):
+                self.tape.keep(block, name)
             case Apply() if item.function in CHEAP:
                 for a in item.args:
                     self.need(a, back, position)
@@ -161,6 +174,24 @@ class ReverseWriter(ProcedureWriter):
             case _:
                 self.tape.keep(block, name)
         back.have.add(name)
+
+    def _is_test_of_carried(self, item: Apply, block: Suite) -> bool:
+        """Whether a comparison takes less of the tape, a byte, than what it compares."""
+        return (
+            item.function in TESTS
+            and self.tape.window_loop(block) is not None
+            and any(isinstance(a, str) and self._is_carried(a) for a in item.args)
+        )
+
+    def _is_carried(self, name: str) -> bool:
+        """Whether a number is handed from round to round, and is not known otherwise."""
+        loop = self.f.makers.get(name)
+        return (
+            isinstance(loop, Repeat)
+            and self.f.places[name] == (loop.body, -1)
+            and name != loop.counter
+            and self._closed_form(loop, name) is None
+        )
 
     def _closed_form(self, loop: Repeat, name: str) -> tuple[Atom, int] | None:
         """(first, step) of a whole number that grows by a number in every round."""
@@ -284,9 +315,80 @@ class ReverseWriter(ProcedureWriter):
             self.sums.setdefault(loop.trips, []).append(item)
             back.w.add(f"{item.dst}_s += {item.dst}_b")
             return
+        owner = back.block.owner
+        if isinstance(owner, Repeat) and item in self._of_neighbours(owner):
+            self._put_aside(item, owner, back)
+            return
+        if isinstance(owner, Repeat) and item in self._of_rounds_before(owner):
+            back.w.add(f"{item.dst}_h = {item.dst}_b")
+            return
         for a in item.index:
             self.need(a, back)
         back.w.add(f"{self.adjoint_place(item)} += {item.dst}_b")
+
+    def _of_neighbours(self, loop: Repeat) -> set[Load]:
+        """The loads of an innermost loop's rounds that reach other rounds' places, `x[i - 1]` beside `x[i]`.
+
+        What all rounds add to their adjoints is a chain through memory, round by round, unless it is put aside
+        and added behind the loop, load by load.
+        """
+        if loop not in self._neighbours:
+            self._neighbours[loop] = set()
+            for loads, stores in self._by_arrays(loop) if self._may_be_vectorised(loop) else ():
+                self._neighbours[loop].update(loads_of_neighbours(self.f, loop, loads, stores))
+        return self._neighbours[loop]
+
+    def _may_be_vectorised(self, loop: Repeat) -> bool:
+        """Whether nothing else makes a chain of the rounds of a loop, or keeps LLVM from taking many at once:
+        numbers that are no sums, accesses of arrays in branches."""
+        for c in loop.carried:
+            item = self.f.makers.get(c.following) if isinstance(c.following, str) else None
+            adds = isinstance(item, Apply) and item.function in ("+", "-") and c.inside in item.args
+            if self.is_active(c.inside) and not adds:
+                return False
+        return not any(
+            isinstance(inner, (Load, StoreElement)) and self.is_active(inner.array)
+            for item in loop.body.items
+            for block in inner_blocks(item)
+            for _, inner in walk(block)
+        )
+
+    def _of_rounds_before(self, loop: Repeat) -> dict[Statement, Load]:
+        """For stores of an innermost loop, and for such loads themselves, the load of what the round before has
+        stored: its adjoint is handed from round to round by a name, which takes less time than through memory.
+        """
+        if loop not in self._handed:
+            found: dict[Statement, Load] = {}
+            self._handed[loop] = found
+            for loads, stores in self._by_arrays(loop):
+                load = (
+                    load_of_round_before(self.f, loop, stores[0], loads)
+                    if len(stores) == 1
+                    else None
+                )
+                if load is not None:
+                    found |= {stores[0]: load, load: load}
+        return self._handed[loop]
+
+    def _by_arrays(self, loop: Repeat) -> Iterator[tuple[list[Load], list[StoreElement]]]:
+        """For each array with an adjoint that an innermost loop reads, the loads that each round does, and all
+        stores into memory that may be the array's."""
+        items = [item for _, item in walk(loop.body)]
+        is_innermost = not any(isinstance(item, Repeat) for item in items)
+        if self.rounds or not is_innermost or loop.kind != "for" or loop.leaves is not None:
+            return
+        loads = [
+            item
+            for item in loop.body.items
+            if isinstance(item, Load) and self.is_active(item.array)
+        ]
+        for array in {item.array: None for item in loads}:
+            root = self.f.root(array)
+            stores = [item for item in items if isinstance(item, StoreElement)]
+            yield (
+                [item for item in loads if item.array == array],
+                [item for item in stores if self.f.root(item.array) == root],
+            )
 
     def _constant_in(self, load: Load, block: Suite | None) -> Repeat | None:
         """The outermost loop around in all of whose rounds a load reads one place that nobody writes."""
@@ -439,8 +541,11 @@ class ReverseWriter(ProcedureWriter):
             self.need(item.old, back)
             back.w.add(f"{self.place(item.array, item.index)} = {item.old}")
         if active:
-            where = self.adjoint_place(item)
-            self.add(item.value, where, back)
+            where, value = self.adjoint_place(item), self.adjoint_place(item)
+            owner = back.block.owner
+            if isinstance(owner, Repeat) and (load := self._of_rounds_before(owner).get(item)):
+                value += f" + {load.dst}_h"
+            self.add(item.value, value, back)
             if not item.adds:
                 zero = "float32(0)" if self.f.arrays[item.array][1] == "f4" else "0.0"
                 back.w.add(f"{where} = {zero}")
@@ -493,6 +598,9 @@ class ReverseWriter(ProcedureWriter):
         sums = self.sums.get(item.trips, [])
         for load in sums:
             w.add(f"{load.dst}_s = {self.zero(load.dst)}")
+        handed = list(dict.fromkeys(self._of_rounds_before(item).values()))
+        for load in handed:
+            w.add(f"{load.dst}_h = {self.zero(load.dst)}")
         if parts:
             self.need(item.start, back)
             w.add(f"for {item.trips}_d in range({item.trips}_c - 1, -1, -1):")
@@ -511,6 +619,7 @@ class ReverseWriter(ProcedureWriter):
         self._rename([(c.inside, c.after) for c in arrays], w)
         with w.indented() if parts else nullcontext():
             w.extend(rounds)
+        self._add_handed(handed, item, back)
         self._rename([(str(c.first), c.inside) for c in arrays], w)
         for load in sums:
             self._add_sum(load, back)
@@ -603,15 +712,77 @@ class ReverseWriter(ProcedureWriter):
         inner.w.prepend(self.tape.pop(item.body))
         head = Lines()
         self._rename([(str(c.following), c.inside) for c in item.carried if c.is_array], head)
+        self._counter(item, inner, head)
+        inner.w.prepend(head)
+        return inner
+
+    def _counter(self, item: Repeat, inner: WayBack, head: Lines) -> None:
+        """Code at the start of a round's way back that has its counter."""
         if item.counter and any(_mentions(line, item.counter) for line in inner.w.lines):
             head.add(f"{item.counter} = {_counter_text(item)}")
             if isinstance(item.start, str):
                 inner.outer[item.start] = None
-        inner.w.prepend(head)
-        return inner
+
+    def _put_aside(self, load: Load, loop: Repeat, back: WayBack) -> None:
+        """Keep the adjoint of a load until some rounds are through; one that is there already is kept once."""
+        later = self.later.setdefault(loop.trips, {})
+        value = _copied(f"{load.dst}_b", back.w)
+        if value not in later.values():
+            place = f"{loop.trips}_{value}_w[{loop.trips}_k - {loop.trips}_e]"
+            back.w.add(f"{place} = {value}")
+        later[load] = value
+
+    def _rounds_by_blocks(self, item: Repeat, inner: WayBack, w: Lines) -> None:
+        """The loop of the way back in blocks of rounds, with what each block has put aside added behind it."""
+        t, later = item.trips, self.later[item.trips]
+        values = list(dict.fromkeys(later.values()))
+        w.add(f"{t}_p = reserve(apart, {ASIDE * WORD * len(values)})")
+        for k, value in enumerate(values):
+            kind = self.f.types[value.removesuffix("_b")]
+            w.add(f"{t}_{value}_w = at_{kind}({t}_p{f' + {ASIDE * WORD * k}' if k else ''})")
+        if self.tape.has_windows(item):
+            self.tape.windows(item, w, "release")
+        w.add(f"for {t}_d in range({t}, 0, -{ASIDE}):")
+        with w.indented():
+            w.add(f"{t}_e = max(0, {t}_d - {ASIDE})")
+            w.add(f"for {t}_k in range({t}_d - 1, {t}_e - 1, -1):")
+            with w.indented():
+                w.extend(inner.w)
+            for load, value in later.items():
+                one, head = WayBack(item.body), Lines()
+                one.position = self.f.places[load.dst][1]
+                for a in load.index:
+                    self.need(a, one)
+                one.w.add(f"{self.adjoint_place(load)} += {t}_{value}_w[{t}_k - {t}_e]")
+                self._counter(item, one, head)
+                inner.outer |= one.outer
+                w.add(f"for {t}_k in range({t}_e, {t}_d):")
+                with w.indented():
+                    w.extend(head)
+                    w.extend(one.w)
+        w.add(f"release(apart, {ASIDE * WORD * len(values)})")
+
+    def _add_handed(self, handed: Sequence[Load], loop: Repeat, back: WayBack) -> None:
+        """Add what the first round has left for the round before it."""
+        for load in handed:
+            inner = WayBack(loop.body)
+            inner.position = self.f.places[load.dst][1]
+            for a in load.index:
+                self.need(a, inner)
+            if isinstance(loop.start, str):
+                inner.outer[loop.start] = None
+            self.enter(inner, back)
+            back.w.add(f"if {loop.trips} > 0:")
+            with back.w.indented():
+                back.w.add(f"{loop.counter} = {text(loop.start)}")
+                back.w.extend(inner.w)
+                back.w.add(f"{self.adjoint_place(load)} += {load.dst}_h")
 
     def _rounds(self, item: Repeat, inner: WayBack, w: Lines) -> None:
         """The loop of the way back, over rounds whose number is known."""
+        if item.trips in self.later:
+            self._rounds_by_blocks(item, inner, w)
+            return
         if self.tape.has_windows(item):
             self.tape.windows(item, w, "release")
         runs = self.tape.runs(item)
@@ -751,20 +922,44 @@ class ReverseWriter(ProcedureWriter):
         if self.checkpoint:
             using = [x for x in outer_loops(f.body) if any(map(self.tape.taped.get, blocks_of(x)))]
             self.parts = {loop: Parts(f, loop) for loop in using if loop not in self.rounds}
+            self._neighbours |= {
+                loop: set() for loop in self.parts
+            }  # of whose rounds only some run
+            self._handed |= {loop: {} for loop in self.parts}
             back = self._settled()
         w = Lines()
         w.add(f"def {name}({', '.join(self.parameters())}):")
         with w.indented():
             self.block(f.body, w)
             w.add("")
-            w.add("# ----- back -----")
+            w.add(BACK)
             for p in f.params:
                 if self.is_active(p) and p not in f.arrays and p not in self.has_adjoint:
                     w.add(f"{p}_b = {self.zero(p)}")
+            if self.later:
+                w.add("apart = open_tape()  # for what is added behind loops")
             w.extend(back.w)
+            if self.later:
+                w.add("close_beside(tape, apart)")
             values = [text(v) for v in f.returns] + [f"{p}_b" for p in self.number_gradients()]
             w.add(f"return {results_text(values, True)}")
         return "\n".join(w.lines) + "\n"
+
+    def memories(self) -> dict[str, str]:
+        """Names of arrays, each with one name of the memory behind it: different memories do not overlap.
+
+        What is on the tape is apart from all else only if no part of the tape is used again.
+        """
+        if self.rounds:
+            return {}
+        found = {a: self.f.root(a) for a in self.f.arrays}
+        if self.parts:
+            on_tape = {root for a, root in found.items() if a not in self.f.params}
+            found = {a: root for a, root in found.items() if root not in on_tape}
+        found |= {f"{a}_b": f"{root}_b" for a, root in found.items() if self.is_active(a)}
+        for trips, later in self.later.items():
+            found |= {f"{trips}_{value}_w": "apart" for value in later.values()}
+        return found if self.parts else found | {n: n for n in self.tape.window_names()}
 
     def shadows(self) -> list[str]:
         """Array parameters with an adjoint, which the caller owns."""
@@ -784,6 +979,20 @@ class ReverseWriter(ProcedureWriter):
 
     def parameters(self) -> list[str]:
         return [*self.f.params, *[f"{a}_b" for a in self.shadows()], *self.seeds(), "tape"]
+
+
+def _copied(name: str, w: Lines) -> str:
+    """The adjoint of which one is a copy, by the lines that made it; itself if it is none."""
+    made = _lines_of(name, w)
+    copy = re.fullmatch(r"\w+ = (\w+_b)", w.lines[made[0]].strip()) if len(made) == 1 else None
+    if copy and all(k < made[0] for k in _lines_of(copy[1], w)):
+        return _copied(copy[1], w)
+    return name
+
+
+def _lines_of(name: str, w: Lines) -> list[int]:
+    """The lines that assign to a name."""
+    return [k for k, line in enumerate(w.lines) if re.match(rf"\s*{name} [-+]?= ", line)]
 
 
 def _counter_text(loop: Repeat) -> str:

@@ -88,6 +88,16 @@ class TapeLayout:
             w.add(f"{loop.trips}_{n}_w = at_{self.kind(n)}({loop.trips}_p{shift})")
             done += sizes[n]
 
+    def window_names(self) -> list[str]:
+        """The arrays of all windows."""
+        loops = [item for _, item in walk(self.f.body) if isinstance(item, Repeat)]
+        return [
+            f"{loop.trips}_{n}_w"
+            for loop in loops
+            if self.has_windows(loop)
+            for n in self._windowed(loop)
+        ]
+
     # ----- code -----
 
     def push(self, block: Suite, w: Lines) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .structure import Load, Procedure, Repeat, StoreElement, Suite, walk
+from .structure import Load, Make, Procedure, Repeat, StoreElement, Suite, walk
 from .subscripts import affine, least
 
 _FAR = 1 << 60
@@ -191,11 +191,98 @@ def _is_below(
 
 def _is_made_in(f: Procedure, loop: Repeat, name: str) -> bool:
     """Whether a name changes while a loop runs."""
-    block: Suite | None = f.places[name][0]
+    block: Suite | None = f.places[name][0] if name in f.places else None
     while block is not None:
         if block.owner is loop:
             return True
         block = block.parent
+    return False
+
+
+def loads_of_neighbours(
+    f: Procedure, loop: Repeat, loads: Sequence[Load], stores: Sequence[StoreElement]
+) -> list[Load]:
+    """Of loads of one array that are the same but for the number beside the loop's counter, those that reach
+    other rounds' places; none if a load may read what this run of the loop has stored.
+
+    `stores` are those of the loop into memory that may be the array's. On the way back each of the loads adds
+    to a place that no store asks for afterwards, so that it may do so behind the loop.
+    """
+    if len(loads) < 2 or _is_made_in(f, loop, loads[0].array):
+        return []
+    indices = [[affine(f, a) for a in load.index] for load in loads]
+    moving = [d for d, a in enumerate(indices[0]) if a is not None and a[0] == loop.counter]
+    if not moving:
+        return []
+    axis = moving[0]
+    offsets = [at[1] for a in indices if (at := a[axis]) is not None and at[0] == loop.counter]
+    others = {(*load.index[:axis], *load.index[axis + 1 :]) for load in loads}
+    if len(offsets) != len(loads) or len(others) != 1:
+        return []
+    if not all(_reads_before(f, loop, load, store) for load in loads for store in stores):
+        return []
+    stay = max(offsets, key=offsets.count)
+    return [load for load, at in zip(loads, offsets, strict=True) if at != stay]
+
+
+def load_of_round_before(
+    f: Procedure, loop: Repeat, store: StoreElement, loads: Sequence[Load]
+) -> Load | None:
+    """Of loads in a round of an innermost loop the one that reads, before the round's store, what the store of
+    the round before has written.
+
+    `store` is the only one in the loop into memory that may be its array's. On the way back nobody asks for
+    that place between what the load adds to it and the next round, which takes the sum.
+    """
+    if store.adds or _is_made_in(f, loop, store.array):
+        return None
+    where = f.places[store.old]
+    for load in loads:
+        place = f.places[load.dst]
+        if load.array != store.array or place[0] is not where[0] or place[1] > where[1]:
+            continue
+        differ = [(a, b) for a, b in zip(load.index, store.index, strict=True) if a != b]
+        if len(differ) != 1:
+            continue
+        x, y = (affine(f, a) for a in differ[0])
+        if x is None or y is None or x[0] != loop.counter or y[0] != loop.counter:
+            continue
+        if y[1] - x[1] == loop.step:
+            return load
+    return None
+
+
+def _reads_before(f: Procedure, loop: Repeat, load: Load, store: StoreElement) -> bool:
+    """Whether in one run of an innermost loop a load reads no place that a store has written before."""
+    if load.array != store.array:
+        return _change_places(f, loop, load.array, store.array)
+    where_load, where_store = f.places[load.dst], f.places[store.old]
+    for a, b in zip(load.index, store.index, strict=True):
+        x, y = affine(f, a), affine(f, b)
+        lowest = min(least(f, a, where_load[0]), least(f, b, where_store[0]))
+        if x is None or y is None or lowest < 0 or x[0] != y[0]:
+            continue  # a negative index counts from the end: nothing is known
+        ahead = x[1] - y[1]
+        if x[0] == loop.counter:
+            ahead = ahead if loop.step > 0 else -ahead
+            if ahead > 0 or (ahead == 0 and _stands_before(where_load, where_store)):
+                return True
+        elif ahead != 0 and (x[0] is None or not _is_made_in(f, loop, x[0])):
+            return True
+    return False
+
+
+def _change_places(f: Procedure, loop: Repeat, a: str, b: str) -> bool:
+    """Whether two names are those of arrays that only change places in the rounds of a loop around another
+    one: then they are always different memory."""
+    for around in _loops_around(f.places[loop.trips][0]):
+        arrays = [c for c in around.carried if c.is_array]
+        inside = {c.inside: c for c in arrays}
+        if a in inside and b in inside:
+            firsts = {str(c.first) for c in arrays}
+            made = all(isinstance(f.makers.get(first), Make) for first in firsts)
+            permuted = sorted(str(c.following) for c in arrays) == sorted(inside)
+            return permuted and made and len(firsts) == len(arrays)
     return False
 
 

@@ -71,7 +71,8 @@ HARMLESS = CHEAP - {"/", "//", "%", "<<", ">>", "int64", "int32", "round"}
 RESERVED = {
     "np", "math", "min", "max", "abs", "range", "round", "bool", *CASTS, "tape", "pick", "njit", "carray",
     "digamma", "trigamma", "nat", "over", "rest",
-    "reserve", "release", "overlap", "open_tape", "close_tape", "None", "True", "False",
+    "reserve", "release", "overlap", "open_tape", "close_tape", "close_beside", "apart",
+    "None", "True", "False",
 }  # fmt: skip
 
 

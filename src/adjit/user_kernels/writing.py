@@ -26,6 +26,8 @@ from .structure import (
 from .subscripts import never_negative
 from .vocabulary import applied, text
 
+BACK = "# ----- back -----"  # where the way back begins in a function's text
+
 
 class Lines:
     """Lines of source at a depth of indentation."""
