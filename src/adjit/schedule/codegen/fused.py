@@ -85,7 +85,7 @@ def kernel(
     assert first.strides is not None
     strides = first.strides
     order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
-    loop = for_body(geometry(shape, [*inputs, *outputs], order), pasted)
+    loop = for_body(geometry(shape, inputs, outputs, order), pasted)
     if sums:
         source = render_sums(name, pasted, inputs, outputs, sums, frozenset(logical), over)
         length, chunk, chunks = sums[0].fold.words
