@@ -72,7 +72,26 @@ def chain(x):
     return (adjit.tanh(x * 2 + 1).exp() * adjit.sigmoid(x) - x.abs().sqrt()).sum(1)
 
 
+def divided():
+    """Quotients and rests of whole numbers where floats run out of digits, and next to multiples."""
+    edges = [
+        0,
+        1,
+        3,
+        7,
+        *(2**bits + more for bits in (31, 32, 51, 52, 53, 62) for more in (-1, 0, 1)),
+    ]
+    edges = [*edges, *[-n for n in edges], 2**63 - 1, -(2**63), 2**63 - 513, 7 * (2**63 // 7)]
+    x, y = (t.flatten() for t in adjit.meshgrid(*[adjit.tensor(edges)] * 2, indexing="ij"))
+    x, y = x[y != 0], y[y != 0]
+    x = adjit.cat([x, x // y * y - 1])
+    y = adjit.cat([y, y])
+    found = [x // y, x % y, adjit.div(x, y, rounding_mode="trunc"), adjit.fmod(x, y)]
+    return [*found, *[part for n in (7, -3, 2**62) for part in (x // n, x % n, adjit.fmod(x, n))]]
+
+
 PROGRAMS = {
+    "divided whole numbers": divided,
     "chain, fused": lambda: gradients(chain, normal(30, 70)),
     "chain in float64, fused": lambda: gradients(chain, normal(30, 70, dtype=np.float64)),
     "long sums": lambda: [normal(3, 70000).sum(1), normal(70000, 3).mean(0), normal(70001).var()],

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels.language import lanes
+from adjit.kernels.language import lanes, turning
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library import LAYOUTS, SHAPES, array, plainly
@@ -325,6 +325,50 @@ def test_as_many_rows_for_all_as_a_loop_repeats_and_one_more(rows: int) -> None:
         for other in others:
             total = total * 0.5 + other
         np.testing.assert_allclose(array(total), wanted, rtol=1e-5, atol=1e-5)
+
+
+SQUARES = [turning.TILE - 1, turning.TILE, 2 * turning.TILE + 3, loops.ACROSS, loops.ACROSS + 17]
+
+
+@pytest.mark.parametrize("dtype", [T.uint8, T.float32, T.float64], ids=str)
+@pytest.mark.parametrize("k", range(len(SQUARES)))
+def test_operands_in_both_orders(k: int, dtype: Any, planned: None) -> None:
+    """Read and written by one kernel: images with channels last beside such channel by channel."""
+    channels, area = SQUARES[k], SQUARES[k - 2]
+    rng = np.random.default_rng(channels + area)
+    a, b, c = (rng.integers(0, 5, (3, n, area)) for n in (channels, channels, 1))
+    last = T.tensor(np.ascontiguousarray(a.swapaxes(1, 2))).to(dtype).transpose(1, 2)
+    first, spread = T.tensor(b).to(dtype), T.tensor(c).to(dtype).expand(3, channels, area)
+    strided = T.tensor(np.repeat(b, 2, 2)).to(dtype)[:, :, ::2]
+    for _ in range(2):
+        turned = first * 2
+        made = [last + first, first + last, last * turned, turned, strided + last, last + strided,
+                last * spread + turned]  # fmt: skip
+        wanted = [a + b, a + b, a * b * 2, b * 2, a + b, a + b, a * c + b * 2]
+        for found, right in zip(made, wanted, strict=True):
+            np.testing.assert_array_equal(array(found.to(T.float64)), right)
+        written = first.clone()
+        written.transpose(1, 2).mul_(last.transpose(1, 2)).add_(spread.transpose(1, 2))
+        np.testing.assert_array_equal(array(written.to(T.float64)), b * a + c)
+
+
+def test_both_orders_on_two_threads_give_the_same_bits(planned: None) -> None:
+    rng = np.random.default_rng(0)
+    last = T.tensor(rng.normal(size=(2, 41, 43, 40)).astype("f")).permute(0, 3, 1, 2)
+    first = T.tensor(rng.normal(size=last.shape).astype("f"))
+    before = T.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            T.set_num_threads(threads)
+            value = first.sigmoid() * last
+            found.append((bits([value, last.exp() - value]), bits([last - first])))
+    finally:
+        T.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+    dense = last.contiguous()
+    value = first.sigmoid() * dense
+    assert found[0] == (bits([value, dense.exp() - value]), bits([dense - first]))
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])

@@ -627,6 +627,42 @@ def test_a_view_that_is_known_does_not_need_its_fallback():
             fast(*args)
 
 
+def test_other_numbers_in_brackets_do_not_need_the_fallback():
+    x = T.arange(60.0).view(3, 5, 4)[:, 1::2].transpose(1, 2)
+    numpy = x.numpy()
+    for key in (0, (1, 2), (1, slice(1, 3)), (slice(None), -1), (0, 0, 0), (slice(2), 3, slice(1))):
+        x[key]
+    brackets = T.Tensor.__getitem__
+    fast = view_cache._views.function(
+        refuse_alias, brackets.context._replace(fallback=refuse_alias)
+    )
+    for i in range(-3, 3):
+        keys = [i, (i, i), (i, i, -1), (i, slice(1, 3)), (slice(None), i), (slice(2), i, slice(1))]
+        for key in keys if i < 2 else keys[:2]:
+            found = fast(x, key)
+            assert found.storage is x.storage
+            assert found.view_of.base is x.view_of.base
+            assert found.tolist() == numpy[key].tolist()
+    outside = [3, -4, 2**70, -(2**70), (0, 4), (0, 0, -3), (0, 0, 0, 0), True, (0, None), (0, ...)]
+    for key in outside:
+        with pytest.raises(AssertionError, match="the fallback was called"):
+            fast(x, key)
+    for key in outside[:7]:
+        with pytest.raises(IndexError):
+            x[key]
+
+
+def test_numbers_in_brackets_have_gradients_of_their_own():
+    x = leaf()
+    for i in [*range(len(x)), *range(-len(x), 0)] * 2:
+        with T.no_grad():
+            assert x[i].tolist() == x.tolist()[i]
+        (found,) = T.autograd.grad(x[i].sum(), x)
+        expected = T.zeros_like(x)
+        expected[i] = 1
+        assert found.tolist() == expected.tolist()
+
+
 def test_a_call_that_can_fail_on_values_names_its_line():
     table = T.ones(3, 2)
     for k in (0, 1, 2, 0, 1):

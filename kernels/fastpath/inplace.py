@@ -61,6 +61,7 @@ from .tensors import (
     settled,
     zero,
 )
+from .views import OUT_OF_RANGE, shift_of_numbers
 
 ADOPT_RUNTIME = ADOPT_FALLBACK = ADOPT_WRITES = BOUND
 COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_FALLBACK = BOUND
@@ -242,12 +243,13 @@ def assign(function, arguments, count, names):
     if names == 0 and count & NUMBER_OF_ARGUMENTS == 3 and can_change(runtime, t):
         value = get(arguments, 16)
         is_told = describe(runtime, arguments, 2, 0, looks) and get(looks, TENSORS) == 1
-        cached = known(item(context, ASSIGN_CACHED), looks) if is_told else 0
+        shift = shift_of_numbers(runtime, t, get(arguments, 8), looks) if is_told else OUT_OF_RANGE
+        cached = known(item(context, ASSIGN_CACHED), looks) if shift != OUT_OF_RANGE else 0
         done = False
         if cached != 0 and is_out_of_graph(runtime, t):
-            done = is_part_assigned(context, runtime, t, cached, value)
+            done = is_part_assigned(context, runtime, t, cached, shift, value)
         if cached != 0 and not done and has_failed() == 0:
-            done = is_part_graded(context, runtime, t, cached, value)
+            done = is_part_graded(context, runtime, t, cached, shift, value)
         drop(cached)
         if done:
             return own(item(runtime, RUNTIME_NONE))
@@ -271,7 +273,7 @@ def can_change(runtime, t):
 
 
 @helper
-def is_part_graded(context, runtime, t, cached, source):
+def is_part_graded(context, runtime, t, cached, shift, source):
     """Write a tensor into the part of another one that a view showed, which from now on has a backward node for
     that; whether this is the usual case, and no first time."""
     none, true = item(runtime, RUNTIME_NONE), item(runtime, RUNTIME_TRUE)
@@ -289,18 +291,20 @@ def is_part_graded(context, runtime, t, cached, source):
     if history > 1 or (history == 0 and not is_graded):
         return False
     part = item(get(cached, CACHED_VIEW_PARTS), 0)
-    key = new_tuple(4)
+    place = word_of(item(part, VIEW_PART_SHIFT)) + shift
+    number = new_word(place)
+    key = new_tuple(4) if number != 0 else 0
     if key == 0:
+        drop(number)
         return False
     fill(key, 0, own(get(source, TENSOR_SPEC)))
     fill(key, 1, own(item(part, VIEW_PART_SPEC)))
     fill(key, 2, own(get(storage, STORAGE_SPEC)))
-    fill(key, 3, own(item(part, VIEW_PART_SHIFT)))
+    fill(key, 3, number)
     found = own(find(item(context, ASSIGN_GRADED_ASSIGNMENTS), key))
     drop(key)
     if found == 0:
         return False
-    place = word_of(item(part, VIEW_PART_SHIFT))
     done = is_graded_put(context, runtime, t, source, place, found)
     drop(found)
     return done
@@ -344,12 +348,12 @@ def is_graded_put(context, runtime, t, source, place, found):
 
 
 @helper
-def is_part_assigned(context, runtime, t, cached, value):
+def is_part_assigned(context, runtime, t, cached, shift, value):
     """Write a tensor or a number into the part of a tensor that a view showed; whether this is the usual
     case."""
     part = item(get(cached, CACHED_VIEW_PARTS), 0)
     spec = item(part, VIEW_PART_SPEC)
-    place = word_of(get(t, TENSOR_OFFSET)) + word_of(item(part, VIEW_PART_SHIFT))
+    place = word_of(get(t, TENSOR_OFFSET)) + word_of(item(part, VIEW_PART_SHIFT)) + shift
     kind = class_of(value)
     if kind == item(runtime, RUNTIME_FLOAT_CLASS) or kind == item(runtime, RUNTIME_INT_CLASS):
         return is_number_assigned(

@@ -7,9 +7,12 @@ function in Python, before anything has been done.
 from ..language.abi import helper, stack_words
 from .cpython import (
     BOUND,
+    NUMBER_OF_ARGUMENTS,
+    class_of,
     drop,
     exchange,
     fill,
+    forget_error,
     get,
     has_failed,
     item,
@@ -19,6 +22,7 @@ from .cpython import (
     new_tuple,
     new_word,
     own,
+    put,
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge, new_place
@@ -29,9 +33,12 @@ CACHED_VIEW_INPUTS = CACHED_VIEW_IS_TUPLE = CACHED_VIEW_NODE_CLASS = CACHED_VIEW
 CACHED_VIEW_OUTPUTS = CACHED_VIEW_PARTS = BOUND
 VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
 FUNCTION_CONTEXT = BOUND
-RUNTIME_EMPTY = RUNTIME_MULTIPLE = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_TRUE = BOUND
-TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CACHED = VIEWS_RUNTIME = BOUND
-VIEWS_FALLBACK = BOUND
+RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = RUNTIME_NONE = BOUND
+RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = RUNTIME_TUPLE_CLASS = SPEC_SHAPE = BOUND
+SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CACHED = VIEWS_FALLBACK = BOUND
+VIEWS_IN_BRACKETS = VIEWS_RUNTIME = BOUND
+
+OUT_OF_RANGE = -(1 << 62)  # in the place of a number of elements
 
 
 def view(function, arguments, count, names):
@@ -42,8 +49,12 @@ def view(function, arguments, count, names):
     if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
         t = tensor(looks, 0)
         if get(looks, TENSORS) == 1 and get(looks, PART) == get(t, TENSOR_SPEC):
-            cached = known(item(context, VIEWS_CACHED), looks)
-            made = views_of(runtime, t, cached) if cached != 0 else 0
+            in_brackets = item(context, VIEWS_IN_BRACKETS) == item(runtime, RUNTIME_TRUE)
+            shift = 0
+            if in_brackets and names == 0 and count & NUMBER_OF_ARGUMENTS == 2:
+                shift = shift_of_numbers(runtime, t, get(arguments, 8), looks)
+            cached = known(item(context, VIEWS_CACHED), looks) if shift != OUT_OF_RANGE else 0
+            made = views_of(runtime, t, cached, shift) if cached != 0 else 0
             drop(cached)
             if made != 0 or has_failed() != 0:
                 return made
@@ -51,8 +62,40 @@ def view(function, arguments, count, names):
 
 
 @helper
-def views_of(runtime, t, cached):
-    """The parts of a tensor, one or a tuple; 0 if this is not the usual case."""
+def shift_of_numbers(runtime, t, key, looks):
+    """Put 0 in the place of the numbers of a key, as `at_zeros` of `graph/view_cache.py`; how many elements
+    further on lies what they choose."""
+    shape, strides = get(get(t, TENSOR_SPEC), SPEC_SHAPE), get(get(t, TENSOR_SPEC), SPEC_STRIDES)
+    is_tuple = class_of(key) == item(runtime, RUNTIME_TUPLE_CLASS)
+    entries = length(key) if is_tuple else 1
+    is_graded = history_of(runtime, t) != 0 and records_gradients(runtime)
+    if is_graded or entries > length(shape):
+        return 0
+    for k in range(entries):
+        kind = class_of(item(key, k) if is_tuple else key)
+        if kind != item(runtime, RUNTIME_INT_CLASS) and kind != item(runtime, RUNTIME_SLICE_CLASS):
+            return 0
+    at, shift = PART + 8 * (4 if is_tuple else 2), 0  # behind the spec, and a class and a length
+    for k in range(entries):
+        entry = item(key, k) if is_tuple else key
+        if class_of(entry) == item(runtime, RUNTIME_SLICE_CLASS):
+            at += 8 * 7
+            continue
+        place, size = word_of(entry), word_of(item(shape, k))
+        if place == -1 and has_failed() != 0:
+            forget_error()
+            return OUT_OF_RANGE
+        if place < -size or place >= size:
+            return OUT_OF_RANGE
+        shift += (place + size if place < 0 else place) * word_of(item(strides, k))
+        put(looks, at, item(item(runtime, RUNTIME_INTEGERS), 0))
+        at += 16
+    return shift
+
+
+@helper
+def views_of(runtime, t, cached, shift):
+    """The parts of a tensor, one or a tuple, all `shift` elements further on; 0 if this is unusual."""
     history = history_of(runtime, t)
     is_graded = records_gradients(runtime)
     if history * is_graded > 1 or version_of(runtime, t) == 0:
@@ -74,7 +117,7 @@ def views_of(runtime, t, cached):
             runtime,
             t,
             item(part, VIEW_PART_SPEC),
-            word_of(item(part, VIEW_PART_SHIFT)),
+            word_of(item(part, VIEW_PART_SHIFT)) + shift,
             kind if is_graded else item(runtime, RUNTIME_NO_GRAD),
         )
         if out == 0:

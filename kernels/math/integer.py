@@ -6,9 +6,12 @@ cut to the width of the tensor when they are stored, so that results wrap around
 
 import numpy as np
 
-from ..language.abi import helper
+from ..language.abi import bits_of_float, helper, scalar
 from ..language.device import instead_of
+from ..language.processor import has
 
+LOW_HALF, HIGH = 0xFFFFFFFF, 2.0**84 + 2.0**63 + 2.0**52
+WHOLE, WHOLE_BITS = 1.5 * 2.0**52, 0x4338000000000000  # a float whose last digit is 1
 MOST = 9.223372036854775e18  # the last float below 2**63
 
 
@@ -26,34 +29,86 @@ def int_copysign(x, y):
 
 
 @helper
-def int_floor_divide(x, y):
-    """The quotient, rounded down.
+def float_of(x):
+    """The nearest float64."""
+    return np.float64(x)
+
+
+@helper
+def whole_near(x):
+    """A whole number at most 1 away from a float64 up to 2**63, or 1024 where it is that."""
+    return np.int64(min(max(x, -MOST), MOST))
+
+
+if has("avx2") and not has("avx512dq"):  # which converts them one by one
+
+    @helper
+    def float_of(x):
+        """The nearest float64: both halves put into the digits of large floats."""
+        high = scalar(((x >> 32) & LOW_HALF) ^ 0x4530000080000000, np.float64)  # 2**84 + 2**63 more
+        low = scalar((x & LOW_HALF) | 0x4330000000000000, np.float64)  # 2**52 more
+        return (high - HIGH) + low
+
+    @helper
+    def whole_near(x):
+        """The whole number nearest to a float64 up to 2**63, which wraps around, by halves likewise."""
+        high = x * 2.0**-32 + WHOLE
+        low = (x - (high - WHOLE) * 2.0**32) + WHOLE
+        return ((bits_of_float(high) - WHOLE_BITS) << 32) + (bits_of_float(low) - WHOLE_BITS)
+
+
+@helper
+def int_nearly_divided(x, y):
+    """A whole number less than 1 away from the quotient, and the rest that it leaves.
 
     Processors divide whole numbers one by one, and floats a vector at a time; by one divisor, they
-    multiply. The first quotient leaves 2**12 divisors at most, of which the second leaves one.
+    multiply. The first quotient leaves 2**12 divisors at most, the second no more than half of one.
     """
     x, y = np.int64(x), np.int64(y)
     inverse = 1.0 / np.float64(y)
-    quotient = np.int64(min(max(np.float64(x) * inverse, -MOST), MOST))
-    rest = x - quotient * y
-    more = np.float64(rest) * inverse
-    whole = np.int64(more)
-    if more < np.float64(whole):
-        whole -= 1
-    quotient += whole
-    rest -= whole * y
-    if rest != 0 and (rest < 0) != (y < 0):
-        quotient -= 1
-        rest += y
-    if (y > 0 and rest >= y) or (y < 0 and rest <= y):
-        quotient += 1
+    first = whole_near(float_of(x) * inverse)
+    rest = x - first * y
+    second = bits_of_float(float_of(rest) * inverse + WHOLE) - WHOLE_BITS
+    return first + second, rest - second * y
+
+
+@instead_of(int_nearly_divided)
+def int_nearly_divided_on_gpu(x, y):
+    """The same on processors with few units for float64."""
+    quotient = -x if y == -1 else x // y  # the smallest integer over -1 would trap
+    return quotient, x - quotient * y
+
+
+@helper
+def int_floor_divide(x, y):
+    """The quotient, rounded down."""
+    quotient, rest = int_nearly_divided(x, y)
+    return quotient - 1 if rest != 0 and (rest < 0) != (y < 0) else quotient
+
+
+@helper
+def int_trunc_divide(x, y):
+    """The quotient, rounded towards zero."""
+    quotient, rest = int_nearly_divided(x, y)
+    if rest != 0 and (rest < 0) != (x < 0):
+        quotient += -1 if (x < 0) == (y < 0) else 1
     return quotient
 
 
-@instead_of(int_floor_divide)
-def int_floor_divide_on_gpu(x, y):
-    """The same on processors with few units for float64."""
-    return -x if y == -1 else x // y  # the smallest integer over -1 would trap
+@helper
+def int_remainder(x, y):
+    """What the quotient rounded down leaves; it has the sign of y."""
+    _, rest = int_nearly_divided(x, y)
+    return rest + y if rest != 0 and (rest < 0) != (y < 0) else rest
+
+
+@helper
+def int_fmod(x, y):
+    """What the quotient rounded towards zero leaves; it has the sign of x."""
+    _, rest = int_nearly_divided(x, y)
+    if rest != 0 and (rest < 0) != (x < 0):
+        rest += y if (x < 0) == (y < 0) else -y
+    return rest
 
 
 @helper
@@ -65,26 +120,7 @@ def int_quotient_or_zero(x, y):
 @helper
 def int_remainder_or_zero(x, y):
     """What that quotient leaves."""
-    return x - int_floor_divide(x, y) * y if y != 0 else y
-
-
-@helper
-def int_trunc_divide(x, y):
-    """The quotient, rounded towards zero."""
-    down = int_floor_divide(x, y)
-    return down + 1 if down < 0 and down * y != x else down
-
-
-@helper
-def int_remainder(x, y):
-    """What the quotient rounded down leaves; it has the sign of y."""
-    return x - int_floor_divide(x, y) * y
-
-
-@helper
-def int_fmod(x, y):
-    """What the quotient rounded towards zero leaves; it has the sign of x."""
-    return x - int_trunc_divide(x, y) * y
+    return int_remainder(x, y) if y != 0 else y
 
 
 @helper

@@ -5,15 +5,10 @@ The kernels are bound to integers of the element's size.
 CPU side below; the CUDA side belongs at the end.
 """
 
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from ..language.abi import T, at, helper, kernel, quotient, remainder, shifted, words
 from ..language.device import all_threads, first_unit, on_device
 from ..language.lanes import copy_run
+from ..language.turning import TILE, turn_block
 
 
 @helper
@@ -176,43 +171,6 @@ def keep_triangle(args, start, stop):
             target[j] = T(0)
 
 
-TILE = 16  # columns that are turned at a time: a line of memory of float32
-
-
-@intrinsic
-def turn_square(typingctx: Any, x: Any, x_line: Any, out: Any, out_line: Any) -> Any:
-    """out[j * out_line + i] = x[i * x_line + j] for i and j below TILE, in registers: whole lines of memory
-    are read and written, which may all share one set of a cache."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        source, x_step, target, out_step = args
-        kind = ir.VectorType(context.get_data_type(x.dtype), TILE)
-        size = x.dtype.bitwidth // 8
-
-        def place(first: Any, step: Any, k: int) -> Any:
-            start = builder.gep(first, [builder.mul(step, ir.Constant(step.type, k))])
-            return builder.bitcast(start, kind.as_pointer())
-
-        lines = [builder.load(place(source, x_step, k), align=size) for k in range(TILE)]
-        half = TILE // 2
-        while half:  # swap the off-diagonal quarters of ever smaller squares
-            keep = [j if j & half == 0 else j - half + TILE for j in range(TILE)]
-            swap = [j + half if j & half == 0 else j + TILE for j in range(TILE)]
-            orders = [ir.Constant(ir.VectorType(ir.IntType(32), TILE), o) for o in (keep, swap)]
-            for i in range(TILE):
-                if i & half == 0:
-                    pair = lines[i], lines[i + half]
-                    lines[i], lines[i + half] = (
-                        builder.shuffle_vector(*pair, order) for order in orders
-                    )
-            half //= 2
-        for k, line in enumerate(lines):
-            builder.store(line, place(target, out_step, k), align=size)
-        return context.get_dummy_value()
-
-    return types.void(x, types.int64, out, types.int64), codegen
-
-
 @kernel
 def turn(args, start, stop):
     """out[.., j, i] = x[.., i, j]; a unit is a tile of the columns of a matrix.
@@ -225,13 +183,7 @@ def turn(args, start, stop):
     for unit in range(start, stop):
         matrix, first = unit // tiles * rows * columns, unit % tiles * TILE
         source, target = shifted(x, matrix + first), shifted(out, matrix + first * rows)
-        count = min(TILE, columns - first)
-        whole = rows // TILE * TILE if count == TILE else 0
-        for i in range(0, whole, TILE):
-            turn_square(shifted(source, i * columns), columns, shifted(target, i), rows)
-        for i in range(whole, rows):
-            for j in range(count):
-                target[j * rows + i] = source[i * columns + j]
+        turn_block(source, columns, rows, min(TILE, columns - first), target, rows)
 
 
 # frames: the axes of the result in C order, the last of them a row. For each axis there are its

@@ -2,6 +2,8 @@
 
 What a view op gives depends on nothing but the spec of its tensor and its other arguments. It is
 remembered under these as a cached view; machine code makes the views (`kernels/fastpath/views.py`).
+Where no gradients are recorded, numbers in brackets are remembered as if they were 0: others only shift
+the view.
 """
 
 from __future__ import annotations
@@ -35,8 +37,11 @@ class CachedView:
 
     __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
 
-    def __init__(self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool) -> None:
-        self.parts = tuple([ViewPart(view.spec, view.offset - t.offset) for view in views])
+    def __init__(
+        self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool, shift: int
+    ) -> None:
+        start = t.offset + shift
+        self.parts = tuple([ViewPart(view.spec, view.offset - start) for view in views])
         self.is_tuple = is_tuple
         self.op: GradOp | None = None
         self.vjp: GradContext | None = None
@@ -55,13 +60,19 @@ class ViewsContext(NamedTuple):
     runtime: Runtime
     cached: dict[Signature, CachedView]
     fallback: Fallback
+    in_brackets: bool  # whether the argument behind the tensor is a key
 
 
 native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsContext)
 
 
-def caches_views(function: Callable[..., NewTensor]) -> Callable[..., NewTensor]:
-    """A view op, a function of a tensor and of plain values, that remembers what it gave."""
+def caches_views(
+    function: Callable[..., NewTensor], *, in_brackets: bool = False
+) -> Callable[..., NewTensor]:
+    """A view op, a function of a tensor and of plain values, that remembers what it gave.
+
+    `in_brackets` says that it is a function of a tensor and a key.
+    """
     if not native.is_supported:
         return function
     cached: dict[Signature, CachedView] = {}
@@ -71,16 +82,35 @@ def caches_views(function: Callable[..., NewTensor]) -> Callable[..., NewTensor]
         made = function(*args, **kwargs)
         is_view = made.__class__ is tuple or made.view_of is not None
         if is_view and args and usable():
-            _remember(cached, args, kwargs, made)
+            _remember(cached, args, kwargs, made, in_brackets)
         return made
 
-    made: Callable[..., NewTensor] = _views.function(view, ViewsContext(runtime(), cached, view))
+    context = ViewsContext(runtime(), cached, view, in_brackets)
+    made: Callable[..., NewTensor] = _views.function(view, context)
     return made
 
 
+def at_zeros(t: TensorBase, key: Argument) -> tuple[Argument, int]:
+    """A key with 0 in the place of its numbers, and how many elements further on lies what they choose.
+
+    As it is if something in it is no number and no slice.
+    """
+    entries = key if key.__class__ is tuple else (key,)
+    if len(entries) > t.spec.ndim or not {entry.__class__ for entry in entries} <= {int, slice}:
+        return key, 0
+    shift, zeros = 0, []
+    for entry, size, stride in zip(entries, t.spec.shape, t.spec.strides, strict=False):
+        if entry.__class__ is int:
+            shift += entry % size * stride
+            entry = 0
+        zeros.append(entry)
+    return tuple(zeros) if key.__class__ is tuple else zeros[0], shift
+
+
 def _remember(
-    cached: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor
-) -> None:
+    cached: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor,
+    in_brackets: bool,
+) -> None:  # fmt: skip
     """Remember what a call gave, if these are views of its tensor, outputs of one function."""
     t = args[0]
     is_tuple = made.__class__ is tuple
@@ -97,6 +127,10 @@ def _remember(
     elif not edges or any(edges):
         return
     operands: list[TensorBase] = []
+    shift = 0
+    if in_brackets and not kwargs and edges[0] is None:
+        zeros, shift = at_zeros(t, args[1])
+        args = (t, zeros)
     key = signature_of(args, kwargs, operands)
     try:
         known = cached.get(key)
@@ -105,7 +139,7 @@ def _remember(
     if len(operands) == 1 and (known is None or (known.vjp is None and edges[0] is not None)):
         if len(cached) >= MAX_VIEWS:
             cached.clear()
-        cached[key] = CachedView(t, views, is_tuple)
+        cached[key] = CachedView(t, views, is_tuple, shift)
 
 
 def _is_cut_from(t: TensorBase, view: Argument) -> bool:

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..devices import CPU
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
 from ..graph.record import check_tensor
+from ..kernels.language.turning import TILE
 from ..schedule import run_cpu
 from ..shapes import Shape
 from ..tensor import Tensor
@@ -35,6 +37,16 @@ def channels_last(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 else as_images(in_memory(x, True), True)
 
 
+def turned_if_deep(image: Tensor, geometry: Geometry) -> Tensor:
+    """An image with its channels side by side, where a CPU would copy boxes of it an element at a time.
+
+    Squares of a whole image are turned sooner: 8x64x28x28 by a 1x1 kernel takes 543 us for 664.
+    """
+    spec = image.spec
+    turns = spec.contiguous and spec.device is CPU and spec.shape[1] // geometry.groups >= TILE
+    return channels_last(image) if turns else image
+
+
 def product(
     image: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry, *, is_backward: bool
 ) -> Tensor:
@@ -47,6 +59,7 @@ def product(
         shape = image.shape[0], *sizes, columns
         zeros = creation.zeros(shape, dtype=image.dtype, device=image.device)
         return as_images(zeros if bias is None else zeros + bias, True)
+    image = turned_if_deep(image, geometry)
     plan = plan_convolve(
         image.spec, weight.spec, geometry, run_cpu.get_num_threads(),
         is_backward=is_backward, has_bias=bias is not None,
@@ -163,7 +176,7 @@ def weight_gradient(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
     if image.numel() == 0 or upper.numel() == 0:
         shape = upper.shape[1], image.shape[1] // geometry.groups, *geometry.kernel
         return creation.zeros(shape, dtype=image.dtype, device=image.device)
-    upper = channels_last(upper)
+    image, upper = turned_if_deep(image, geometry), channels_last(upper)
     plan = plan_correlate(image.spec, upper.spec, geometry, run_cpu.get_num_threads())
     return record(plan, (image, upper))
 

@@ -87,7 +87,7 @@ def is_plain(key: Any) -> bool:
 
 
 PLAIN = {int, slice, NoneType, type(Ellipsis)}
-Tensor.__getitem__ = caches_views(getitem)  # type: ignore[method-assign]
+Tensor.__getitem__ = caches_views(getitem, in_brackets=True)  # type: ignore[method-assign]
 
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:

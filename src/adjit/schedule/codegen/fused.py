@@ -87,7 +87,7 @@ def kernel(
     assert first.strides is not None
     strides = first.strides
     order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
-    loop = for_body(geometry(shape, [*inputs, *outputs], order), pasted)
+    loop = for_body(geometry(shape, inputs, outputs, order), pasted)
     if sums:
         length, chunk, chunks = sums[0].fold.words
         are_short = on_host and chunks == 1 and length <= LANES

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..planning.recipe import DeviceSource, Flat, Operand
-from .loops import CONTIGUOUS, REPEATED, ROW, STRIDED, assemble, value_name
+from .loops import CONTIGUOUS, REPEATED, ROW, STRIDED, TURNED, assemble, value_name
 
 THREADS = 256
 WIDE = 16  # bytes that one access moves
@@ -46,7 +46,7 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     """
     operands = [o for o in [*flat.inputs, *flat.outputs] if o.strides is not None]
     letters = dict(zip([o.name for o in [*flat.inputs, *flat.outputs]], flat.flags, strict=True))
-    strided = [o.name for o in operands if letters[o.name] == STRIDED]
+    strided = [o.name for o in operands if letters[o.name] in (STRIDED, TURNED)]
     rows = not flat.nested and any(letters[o.name] == ROW for o in operands)
     numbers = [o for o in flat.inputs if o.strides is None]
     parameters = [f"p_{o.name}" for o in operands]
