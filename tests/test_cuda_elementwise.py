@@ -53,6 +53,8 @@ def test_operands_of_any_layout():
     assert "rest = " in step.source.text
     check(lambda: x[:, 1:, ::2] + x[:, :3, :3])
     check(lambda: x[0, 0, ::2] - 1.5)
+    (step,) = check(lambda: x[0] - x[0, :, 2:3])
+    assert "down_" in step.source.text
     check(lambda: x.expand(2, 3, 4, 5) * 2)
 
 

@@ -253,9 +253,10 @@ BORDERS = sorted({
     lanes.BLOCK, loops.TOGETHER, 1024, fused.MAX_PADDED, 16 * lanes.BLOCK, 4096, loops.GRAIN,
     2 * loops.GRAIN, row_groups.SMALL,
 })  # fmt: skip
-WIDTHS = sorted(
-    {2, row_groups.MIN_WIDTH, lanes.BLOCK, loops.TOGETHER, loops.MAX_ROW, row_groups.MAX_WIDTH}
-)
+WIDTHS = sorted({
+    2, loops.FEW, row_groups.MIN_WIDTH, loops.NARROW, lanes.BLOCK, loops.TOGETHER, loops.MAX_ROW,
+    row_groups.MAX_WIDTH,
+})  # fmt: skip
 
 
 def numbers(*shape: int) -> np.ndarray:
@@ -371,12 +372,41 @@ def test_both_orders_on_two_threads_give_the_same_bits(planned: None) -> None:
     assert found[0] == (bits([value, dense.exp() - value]), bits([dense - first]))
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float32", "float64"])
+def test_a_number_for_each_short_row(dtype: str) -> None:
+    """Blocks begin and end anywhere in a row; the numbers of rows lie side by side, or apart."""
+    for width in (5, 8, 9, 16, 17, lanes.LANES, lanes.LANES + 1, loops.NARROW):  # one text for all
+        rows = 2 * loops.TOGETHER // width + 3
+        whole = (numbers(rows, width) * 9).astype(dtype)
+        alone = (numbers(rows, 1) * 7).astype(dtype)
+        row = numbers(width).astype(dtype)
+        x, last = T.tensor(whole), T.tensor(row)
+        columns = [T.tensor(alone), T.tensor(whole)[:, 2:3]]
+        given = [alone, whole[:, 2:3]]
+        for column, number in zip(columns, given, strict=True):
+            for _ in range(3):
+                np.testing.assert_array_equal(
+                    array(T.maximum(x, column)), np.maximum(whole, number)
+                )
+                np.testing.assert_array_equal(
+                    array(T.where(x > column, last, column)), np.where(whole > number, row, number)
+                )
+        both = [T.maximum(T.minimum(x, columns[0]), columns[1]) for _ in range(3)][-1]
+        np.testing.assert_array_equal(
+            array(both), np.maximum(np.minimum(whole, given[0]), given[1])
+        )
+
+
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_results_that_are_streamed(more: int) -> None:
     n = loops.STREAM_BYTES // 4 + more
     x, row = T.tensor(numbers(n)), T.tensor(numbers(7))
     np.testing.assert_array_equal(array(x.clamp(-1, 2)), np.clip(array(x), -1, 2))
     wide = x[: n // 7 * 7].view(-1, 7)
+    column = wide[:, 3:4]
+    np.testing.assert_array_equal(
+        array(T.maximum(wide, column)), np.maximum(array(wide), array(column))
+    )
     np.testing.assert_array_equal(array(wide * row), array(wide) * array(row))
     g = T.tensor([0.5]).expand(n)
     leaf = x.detach().requires_grad_()

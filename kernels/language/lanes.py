@@ -470,6 +470,38 @@ def repeat_row(row: Any, width: int, out: Any, count: int) -> None:
             out[first + j] = row[j]
 
 
+@helper
+def repeat_each(column: Any, start: int, step: int, width: int, out: Any, count: int) -> None:
+    """Fill out[:count] with column[start], `width` times, then with column[start + step], and so on.
+
+    `width` is at most 2 * LANES; behind the last element as many may be written over.
+    """
+    if width <= 8:
+        _repeat_each(spread_over(column[start], 8), column, start, step, width, out, count)
+    elif width <= 16:
+        _repeat_each(spread_over(column[start], 16), column, start, step, width, out, count)
+    elif width <= LANES:
+        _repeat_each(spread(column[start]), column, start, step, width, out, count)
+    else:
+        place = start
+        for first in range(0, count, width):
+            each = spread(column[place])
+            store(out, first, each)
+            store(out, first + width - LANES, each)
+            place += step
+
+
+@helper
+def _repeat_each(
+    lanes: Any, column: Any, start: int, step: int, width: int, out: Any, count: int
+) -> None:
+    """The same for rows of no more elements than there are lanes."""
+    place = start
+    for first in range(0, count, width):
+        store(out, first, spread_as(lanes, column[place]))
+        place += step
+
+
 @intrinsic
 def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any) -> Any:
     """Write the first `count` lanes from an index on."""

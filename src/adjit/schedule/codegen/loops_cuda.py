@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..planning.recipe import DeviceSource, Flat, Operand
-from .loops import CONTIGUOUS, REPEATED, ROW, STRIDED, TURNED, assemble, value_name
+from .loops import COLUMN, CONTIGUOUS, REPEATED, ROW, STRIDED, TURNED, assemble, value_name
 
 THREADS = 256
 WIDE = 16  # bytes that one access moves
@@ -47,7 +47,8 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     operands = [o for o in [*flat.inputs, *flat.outputs] if o.strides is not None]
     letters = dict(zip([o.name for o in [*flat.inputs, *flat.outputs]], flat.flags, strict=True))
     strided = [o.name for o in operands if letters[o.name] in (STRIDED, TURNED)]
-    rows = not flat.nested and any(letters[o.name] == ROW for o in operands)
+    columns = [o.name for o in operands if letters[o.name] == COLUMN]
+    rows = not flat.nested and (columns or any(letters[o.name] == ROW for o in operands))
     numbers = [o for o in flat.inputs if o.strides is None]
     parameters = [f"p_{o.name}" for o in operands]
     signature = [f"*{o.dtype.stored}" for o in operands]
@@ -55,7 +56,7 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
         parameters += ["outer", "inner", *(f"size_{d}" for d in range(axes))]
         parameters += [f"stride_{o.name}_{d}" for o in operands for d in range(axes)]
     elif rows:
-        parameters.append("inner")
+        parameters += ["inner", *(f"down_{name}" for name in columns)]
     parameters += [f"step_{name}" for name in strided]
     signature += [index] * (len(parameters) - len(signature))
     for o in numbers:
@@ -180,6 +181,8 @@ def _scattered(
         parts = [f"at_{d} * stride_{o.name}_{d}" for d in range(axes)] if flat.nested else []
         if letter == ROW:
             return "i - quotient(i, inner) * inner"
+        if letter == COLUMN:
+            return f"quotient(i, inner) * down_{o.name}"
         if letter != REPEATED:
             parts.append("place" if letter == CONTIGUOUS else f"place * step_{o.name}")
         return " + ".join(parts) or "0"
