@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from adjit.kernels.ops import reduce
 from against_torch import (
     agree,
     agree_in_error,
@@ -180,6 +181,26 @@ def test_nan_wins_everywhere() -> None:
             ):
                 agree(call, data)
     agree(lambda T, t: T.stack([t.max(), t.min(), t.median(), t.nanmedian()]), x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_nan_among_many_wins_with_its_bits(dtype: str) -> None:
+    """Numbers are looked at two vectors at once; what is found does not depend on where a NaN stands."""
+    size = 2 * reduce.BLOCK + reduce.RUN + 3
+    x = np.random.default_rng(0).standard_normal((2, size)).astype(dtype)
+    x[0, ::7] = np.inf
+    x[1, ::7] = -np.inf
+    as_bits = np.dtype(f"int{8 * x.itemsize}")
+    marked = np.copysign(np.array(NAN, dtype), -1)
+    for place in [*range(0, size, 61), *range(size - 70, size)]:
+        row = x[place % 2].copy()
+        row[place] = marked
+        for name in ("amax", "amin"):
+            found = getattr(adjit.from_numpy(row), name)().numpy()
+            assert found.view(as_bits) == marked.view(as_bits), (name, place)
+    for row in x:
+        assert adjit.from_numpy(row).amax().item() == row.max()
+        assert adjit.from_numpy(row).amin().item() == row.min()
 
 
 def test_norms() -> None:

@@ -68,12 +68,17 @@ def is_signed(kind: types.Type) -> bool:
     return bool(getattr(element_of(kind), "signed", True))
 
 
-def emit(builder: Any, kind: types.Type, op: Any, a: ir.Value, b: ir.Value) -> ir.Value:
-    """The instructions for `op` on two scalars or two vectors."""
+def emit(
+    builder: Any, kind: types.Type, op: Any, a: ir.Value, b: ir.Value, is_number: bool = False
+) -> ir.Value:
+    """The instructions for `op` on two scalars or two vectors; `is_number` says that `b` holds no NaN."""
     if op in (max, min) and is_float(kind):
         # One instruction finds the larger, or the first if there is none; it loses a NaN that comes second.
         better = builder.fcmp_ordered(">" if op is max else "<", b, a)
-        return builder.select(builder.fcmp_unordered("uno", b, b), b, builder.select(better, b, a))
+        extreme = builder.select(better, b, a)
+        if is_number:
+            return extreme
+        return builder.select(builder.fcmp_unordered("uno", b, b), b, extreme)
     if op in (max, min):
         compare = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
         return builder.select(compare(">=" if op is max else "<=", a, b), a, b)
@@ -91,6 +96,45 @@ def combine(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
         return emit(builder, a, op.typing_key, args[1], args[2])
 
     return a(op, a, b), codegen
+
+
+@intrinsic
+def are_numbers(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
+    """True if `combine_numbers` loses nothing of two lanes: no NaN is among them, for an extreme of floats.
+
+    One comparison looks at both.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if op.typing_key not in (max, min) or not is_float(a):
+            return ir.Constant(ir.IntType(1), 1)
+        either = builder.fcmp_unordered("uno", args[1], args[2])
+        bits = ir.IntType(either.type.count)
+        return builder.icmp_unsigned("==", builder.bitcast(either, bits), bits(0))
+
+    return types.boolean(op, a, b), codegen
+
+
+@intrinsic
+def combine_numbers(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
+    """`combine` where `b` holds no NaN: the bits are the same, an extreme of floats is one instruction."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit(builder, a, op.typing_key, args[1], args[2], is_number=True)
+
+    return a(op, a, b), codegen
+
+
+@intrinsic
+def nans_over(typingctx: Any, a: Any, b: Any) -> Any:
+    """`b` where it is NaN, else `a`: all that matters of an extreme from there on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if not is_float(a):
+            return args[0]
+        return builder.select(builder.fcmp_unordered("uno", args[1], args[1]), args[1], args[0])
+
+    return a(a, b), codegen
 
 
 @intrinsic

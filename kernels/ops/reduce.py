@@ -15,9 +15,11 @@ from ..language.device import instead_of
 from ..language.lanes import (
     LANES,
     ROWS,
+    are_numbers,
     cast,
     combine,
     combine_four,
+    combine_numbers,
     first_equal,
     fold,
     fold_rows,
@@ -25,17 +27,39 @@ from ..language.lanes import (
     load_four,
     load_over,
     load_some,
+    nans_over,
     spread,
     spread_over,
     store,
     store_some,
 )
+from ..language.processor import MASKS_STORES
 
 # Additions that one lane does in a row before its part is added to the lane's total.
 RUN = 16 * LANES
 
 # A sum in blocks, each going on where the last stopped, is the same sum: blocks are whole runs.
 BLOCK = 2 * RUN
+
+
+@helper
+def combine_two(op, even, odd, a, b):
+    """`combine` of two running results with lanes of their own, with one look at both for a NaN.
+
+    The largest of 1M float32 takes 52 us for 66, PyTorch 45: 76 GB/s, and a sum 88. Without masks in registers
+    of their own it is slower: with AVX2 113 for 51.
+    """
+    if not MASKS_STORES:
+        return combine(op, even, a), combine(op, odd, b)
+    if are_numbers(op, a, b):
+        return combine_numbers(op, even, a), combine_numbers(op, odd, b)
+    return nans_over(even, a), nans_over(odd, b)
+
+
+@instead_of(combine_two)
+def combine_two_lanes(op, even, odd, a, b):
+    """On a GPU a lane looks at its own elements."""
+    return combine(op, even, a), combine(op, odd, b)
 
 
 @helper
@@ -50,8 +74,8 @@ def reduce_onto(op, total, x, begin, end, neutral, T):
     while first + BLOCK <= whole:
         even, odd = spread(T(neutral)), spread(T(neutral))
         for i in range(first, first + BLOCK, 2 * LANES):
-            even = combine(op, even, cast(load(x, i), T))
-            odd = combine(op, odd, cast(load(x, i + LANES), T))
+            a, b = cast(load(x, i), T), cast(load(x, i + LANES), T)
+            even, odd = combine_two(op, even, odd, a, b)
         total = combine(op, total, combine(op, even, odd))
         first += BLOCK
     while first < whole:
