@@ -2,9 +2,11 @@
 
 A program has loops, branches, overwritten arrays, arrays that change places, slices, and calls. Its generated
 code runs as plain Python; reverse mode is compared with differences and with forward mode, the
-product with the Hessian with differences of the gradient.
+product with the Hessian with differences of the gradient. What Numba would refuse to compile, names that are
+not assigned on all paths to where they are read, is found in the text.
 """
 
+import ast
 import contextlib
 import linecache
 import os
@@ -301,6 +303,98 @@ def directions(args):
             yield found
 
 
+class Assigned:
+    """The names that all paths to a place assign, and those that only one side of a branch does."""
+
+    def __init__(self, names=(), sides=()):
+        self.names, self.sides = set(names), dict(sides)
+
+    def on(self, test, side):
+        """What is known on a side of a branch: also what that side of earlier branches by the test left."""
+        found = Assigned(self.names, self.sides)
+        if (test, side) in self.sides:
+            found.add(self.sides[test, side])
+        return found
+
+    def add(self, other):
+        self.names |= other.names
+        self.sides |= other.sides
+
+
+def read_unassigned(text):
+    """Names of generated functions that are read, but not assigned on all paths. Only by a test that is
+    written `bool(t)` do paths choose the same side again: Numba must not know it (`ReverseWriter.chosen`)."""
+    missing = []
+
+    def names(node, kind):
+        return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, kind)]
+
+    def read(node, known):
+        missing.extend(n for n in names(node, ast.Load) if n in own and n not in known.names)
+
+    def merged(test, then, orelse):
+        if then is None or orelse is None:
+            return orelse if then is None else then
+        found = Assigned(then.names & orelse.names)
+        found.sides = {k: v for k, v in then.sides.items() if orelse.sides.get(k) is v}
+        if test:
+            found.sides |= {(test, True): then, (test, False): orelse}
+        return found
+
+    def branch(node, known, leaves):
+        read(node.test, known)
+        test, sides = node.test, (True, False)
+        if isinstance(test, ast.UnaryOp):
+            test, sides = test.operand, (False, True)
+        is_told = isinstance(test, ast.Call) and ast.unparse(test.func) == "bool"
+        name = ast.unparse(test) if is_told else ""
+        first, second = (
+            block(part, known.on(name, side), leaves)
+            for part, side in zip((node.body, node.orelse), sides, strict=True)
+        )
+        return merged(name, *((first, second) if sides[0] else (second, first)))
+
+    def block(statements, known, leaves):
+        """What is known behind statements; None if no path leads there."""
+        for node in statements:
+            match node:
+                case ast.If():
+                    known = branch(node, known, leaves)
+                case ast.For():
+                    read(node.iter, known)
+                    inside = Assigned([*known.names, *names(node.target, ast.Store)], known.sides)
+                    block(node.body, inside, [])
+                case ast.While():  # `while True`, left by break
+                    ends = []
+                    block(node.body, Assigned(known.names, known.sides), ends)
+                    known = ends[0]
+                    for other in ends[1:]:
+                        known = merged("", known, other)
+                case ast.Break():
+                    leaves.append(known)
+                    return None
+                case ast.Continue() | ast.Raise() | ast.Return():
+                    read(node, known)
+                    return None
+                case _:
+                    read(node, known)
+                    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                        missing.extend({node.target.id} - known.names)
+                    made = names(node, ast.Store)
+                    gone = {(f"bool({n})", side) for n in made for side in (True, False)}
+                    known.sides = {k: v for k, v in known.sides.items() if k not in gone}
+                    known.names.update(made)
+            if known is None:
+                return None
+        return known
+
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef):
+            own = {*names(function, ast.Store)}
+            block(function.body, Assigned(a.arg for a in function.args.args), [])
+    return missing
+
+
 def files(function, args):
     """The generated code of the three modes, and of the tangents read as a function of their own, as plain
     Python."""
@@ -318,6 +412,8 @@ def files(function, args):
         )  # fmt: skip
     found = {}
     for mode, text in texts.items():
+        if missing := read_unassigned(text):
+            raise NameError(f"{mode}: {missing[:5]} not assigned on all paths")
         found[mode] = {}
         exec(text.replace("cache=True", "cache=False"), found[mode])
     return found

@@ -1684,6 +1684,35 @@ def test_no_more_is_kept_than_the_way_back_needs():
     assert len(re.findall("kept: (?!old)", adjit.kernel(normalized).explain(X, Y))) == 1  # total
 
 
+def test_names_of_a_branch_that_numba_knows_never_to_run():
+    def known(x, a):
+        m = 1
+        if 1 > 2:
+            m = 2
+        s = a
+        if m > 3:
+            s = math.sin(a) * math.exp(x[0])
+        return s * x[1]
+
+    def in_rounds(x, y):
+        for i in prange(len(x)):
+            m = 1
+            if 1 > 2:
+                m = 2
+            s = x[i]
+            if m > 3:
+                s = math.sin(s) * math.exp(x[i])
+            y[i] = s * x[i]
+        return np.sum(y)
+
+    assert_gradients(known, X, 0.5, forward=False)
+    _, (grad, _) = adjit.value_and_grad(njit(parallel=True)(in_rounds))(X, np.zeros_like(X))
+    np.testing.assert_allclose(grad, 2 * X)
+    text = adjit.kernel(known).source(X, 0.5)
+    assert fuzz_kernels.read_unassigned(text) == []
+    assert fuzz_kernels.read_unassigned(text.replace("if bool(t_1):", "if t_1:"))
+
+
 # ----- random programs -----
 
 

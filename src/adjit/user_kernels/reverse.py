@@ -116,6 +116,12 @@ class ReverseWriter(ProcedureWriter):
             found |= {self.f.root(i.array) for _, i in walk(block) if isinstance(i, StoreElement)}
         return found
 
+    def chosen(self, item: Branch) -> str:
+        """The test of a branch. Where the way back reads what one side alone has made, Numba must not know the
+        side that runs: it drops the other one, but keeps what it merges behind the branch, undefined."""
+        test = super().chosen(item)
+        return f"bool({test})" if self.is_persistent(item.then.parent) else test
+
     def is_persistent(self, block: Suite | None) -> bool:
         """Whether names of a block are still there on the way back: those outside of all loops are."""
         while block is not None:
@@ -567,9 +573,8 @@ class ReverseWriter(ProcedureWriter):
             self.enter(inner, back)
         self.need(item.condition, back)
         then, orelse = sides
-        back.w.add(
-            f"if {text(item.condition)}:" if then.w.lines else f"if not {text(item.condition)}:"
-        )
+        test = self.chosen(item)
+        back.w.add(f"if {test}:" if then.w.lines else f"if not {test}:")
         if then.w.lines:
             with back.w.indented():
                 back.w.extend(then.w)

@@ -100,6 +100,10 @@ class ProcedureWriter:
         """An atom as a truth value."""
         return text(a)
 
+    def chosen(self, item: Branch) -> str:
+        """The test of a branch."""
+        return self.test(item.condition)
+
     def move(self, pairs: list[tuple[str, Atom]], w: Lines) -> None:
         """Hand on what a round leaves to the next."""
         moves(pairs, w, self.assigned)
@@ -170,7 +174,7 @@ class ProcedureWriter:
             w.add(f"{item.dst} = np.full({shape}, np.{kind}({text(item.fill)}))")
 
     def branch(self, item: Branch, w: Lines) -> None:
-        w.add(f"if {self.test(item.condition)}:")
+        w.add(f"if {self.chosen(item)}:")
         for k, (block, head) in enumerate([(item.then, ""), (item.orelse, "else:")]):
             inner = Lines()
             inner.last_note = item.note
