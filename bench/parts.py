@@ -149,6 +149,18 @@ def narrow() -> dict[str, Part]:
         "log_softmax": lambda L, x: x.log_softmax(1),
     }
     found = {f"{name}, 65,536 by 10": Part(call, [tall]) for name, call in calls.items()}
+    for width in (3, 10, 31, 64):
+        each = normal(30_000 // width, width)
+        found[f"rows of {width}, over their sum"] = Part(
+            lambda L, x: x / x.square().sum(1, keepdim=True), [each]
+        )
+        found[f"rows of {width}, tanh of each less its mean"] = Part(
+            lambda L, x: (x - x.mean(1, keepdim=True)).tanh(), [each]
+        )
+        found[f"rows of {width}, sum of products"] = Part(
+            lambda L, x, y: (x * y).sum(1), [each, each + 1]
+        )
+        found[f"rows of {width}, logsumexp"] = Part(lambda L, x: x.logsumexp(1), [each])
     for rows in (512, 65_536):
         found[f"cross_entropy, {rows:,} of 10"] = Part(
             lambda L, x, y: L.nn.functional.cross_entropy(x, y), [normal(rows, 10)],
