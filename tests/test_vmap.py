@@ -77,8 +77,9 @@ def test_examples_at_once_are_a_loop_over_them(name):
     assert found == []
 
 
-# What only runs on tensors that are no examples: how many places there are decides a shape.
-WITHOUT_RULE = {"picked_few", "places_of_few"}
+# What only runs on tensors that are no examples: how many places there are decides a shape, and of examples
+# bags are added up in two steps.
+WITHOUT_RULE = {"picked_few", "places_of_few", "sum_of_bags", "sum_of_weighted_bags"}
 
 
 def test_operations_say_what_they_do_with_examples():
