@@ -180,19 +180,16 @@ log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
 @helper
 def logsumexp_short_rows(exp, log, x, out, start, stop, length, T):
     """`logsumexp_rows` over up to `LANES` elements, eight rows at a time; the first row that is left."""
-    tops, bases, totals = stack(T, ROWS), stack(T, ROWS), stack(T, ROWS)
-    moved, powers = stack(T, ROOM), stack(T, ROOM)
+    tops, totals, moved, powers = stack(T, ROWS), stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
     if length <= LANES:
         while row + ROWS <= stop:
             i = row * length
             reduce_eight_rows(max, x, i, length, tops, 0)
-            for k in range(ROWS):
-                bases[k] = T(0) if tops[k] == T(-math.inf) else tops[k]
-            add_exponentials(exp, x, i, length, bases, moved, powers, totals, T)
+            add_exponentials(exp, x, i, length, tops, moved, powers, totals, T)
             for k in range(ROWS):
                 totals[k] = log(totals[k])
-            for k in range(ROWS):
+            for k in range(ROWS):  # one that is infinite, or NaN, is the result
                 out[row + k] = totals[k] + tops[k] if tops[k] - tops[k] == T(0) else tops[k]
             row += ROWS
     return row

@@ -83,12 +83,7 @@ class autocast:
                 "    with adjit.autocast(device_type=...):\n"
                 "        output = model(input)"
             )
-
-        @functools.wraps(func)
-        def decorated(*args: Any, **kwargs: Any) -> Any:
-            return func(*args, **kwargs)
-
-        return decorated
+        return func
 
 
 def is_autocast_available(device_type: str) -> bool:
@@ -101,7 +96,7 @@ def is_autocast_available(device_type: str) -> bool:
         >>> adjit.amp.is_autocast_available("cpu")
         True
     """
-    return device_type in _HALVES or bool(device(device_type))
+    return _half(device_type) is not None
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
@@ -153,9 +148,7 @@ def get_autocast_dtype(device_type: str) -> dtype:
         >>> adjit.get_autocast_dtype("cpu")
         adjit.bfloat16
     """
-    _check(device_type)
-    is_autocast_available(device_type)
-    return _HALVES[device_type]
+    return _half(device_type)
 
 
 def get_autocast_gpu_dtype() -> dtype:
@@ -215,15 +208,15 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
     _check(device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
-    backward = bwd
-
-    @functools.wraps(backward)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
-        return backward(*args, **kwargs)
-
-    return decorated
+    return bwd
 
 
 def _check(device_type: Any) -> None:
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+
+
+def _half(device_type: Any) -> dtype:
+    """What PyTorch casts to on a type of device; an error if there is no such type."""
+    _check(device_type)
+    return _HALVES.get(device_type) or _HALVES[device(device_type).type]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..graph import record
 from ..graph.export import export
-from ..shapes import Shape, numel, numpy_names, wrap_dim
+from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
 from .matmul import bmm, mm
 
@@ -130,38 +130,6 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     left = input.reshape([s for size in shape_a for s in (size, 1)])
     right = other.reshape([s for size in shape_b for s in (1, size)])
     return (left * right).reshape([m * n for m, n in zip(shape_a, shape_b, strict=True)])
-
-
-@export(namespace="linalg", out=True)
-@numpy_names
-def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """Sums of products over one axis, with broadcasting.
-
-    Args:
-        x, y: of floating dtypes.
-        dim: the axis, counted in the shape that both are expanded to.
-
-    Returns:
-        A tensor without that axis. Differentiable in both.
-
-    Raises:
-        RuntimeError: for other dtypes, and shapes that do not fit.
-
-    Example:
-        >>> adjit.linalg.vecdot(adjit.tensor([[1., 2.], [3., 4.]]), adjit.tensor([1., -1.]))
-        tensor([-1., -1.])
-    """
-    record.check_tensor("linalg_vecdot", "y", 2, y)
-    if not x.dtype.is_floating_point:
-        raise RuntimeError(
-            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.legacy}"
-        )
-    if y.dtype is not x.dtype:
-        raise RuntimeError(
-            f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {x.dtype.legacy} "
-            f"and y of type {y.dtype.legacy} instead"
-        )
-    return (x * y).sum(dim)
 
 
 @export(namespace="linalg", out=True)

@@ -1,6 +1,7 @@
-"""Cholesky factors and triangular systems.
+"""Cholesky factors, triangular systems, and products of vectors.
 
-Kernels do matrices of up to `BLOCK` rows; larger ones are halved, so that most of the work is in products.
+Kernels of the former do matrices of up to `BLOCK` rows; larger ones are halved, so that most of the work is in
+products.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph import record
 from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import triangular as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import broadcast_shapes, numel
+from ..shapes import broadcast_shapes, numel, numpy_names
 from ..tensor import Tensor
 from .comparison import where
 from .joining import cat
@@ -189,11 +191,7 @@ def solve_triangular(
         raise NotImplementedError(
             f"\"triangular_solve_cpu\" not implemented for '{A.dtype.legacy}'"
         )
-    if A.dtype is not B.dtype:
-        raise RuntimeError(
-            f"linalg.solve_triangular: Expected A and B to have the same dtype, but found A of type "
-            f"{A.dtype.legacy} and B of type {B.dtype.legacy} instead"
-        )
+    _check_same_dtype("solve_triangular", A=A, B=B)
     if left:
         return solved(A, B, upper, unitriangular)
     return solved(A.mT, B.mT, not upper, unitriangular).mT
@@ -240,3 +238,40 @@ def solve_block(a: Tensor, b: Tensor, upper: bool, unitriangular: bool) -> Tenso
     rest = b[..., other, :] - a[..., other, known] @ first
     second = solve_block(a[..., other, other], rest, upper, unitriangular)
     return cat([second, first] if upper else [first, second], -2)
+
+
+@export(namespace="linalg", out=True)
+@numpy_names
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sums of products over one axis, with broadcasting.
+
+    Args:
+        x, y: of floating dtypes.
+        dim: the axis, counted in the shape that both are expanded to.
+
+    Returns:
+        A tensor without that axis. Differentiable in both.
+
+    Raises:
+        RuntimeError: for other dtypes, and shapes that do not fit.
+
+    Example:
+        >>> adjit.linalg.vecdot(adjit.tensor([[1., 2.], [3., 4.]]), adjit.tensor([1., -1.]))
+        tensor([-1., -1.])
+    """
+    record.check_tensor("linalg_vecdot", "y", 2, y)
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(
+            f"linalg.vecdot: Expected a floating point or complex tensor as input. Got {x.dtype.legacy}"
+        )
+    _check_same_dtype("vecdot", x=x, y=y)
+    return (x * y).sum(dim)
+
+
+def _check_same_dtype(function: str, **tensors: Tensor) -> None:
+    (a, x), (b, y) = tensors.items()
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            f"linalg.{function}: Expected {a} and {b} to have the same dtype, but found {a} of type "
+            f"{x.dtype.legacy} and {b} of type {y.dtype.legacy} instead"
+        )
