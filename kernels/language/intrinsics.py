@@ -132,7 +132,9 @@ class Value:
         return self.arithmetic("div", other, swapped=True)
 
     def __neg__(self) -> Value:
-        return self.make((self.builder.fneg if self.is_float else self.builder.neg)(self.ir))
+        # LLVM makes an `fneg` of it, which libNVVM cannot read.
+        zero = ir.Constant(self.type, -0.0 if self.is_float else 0)
+        return self.make((self.builder.fsub if self.is_float else self.builder.sub)(zero, self.ir))
 
     def __abs__(self) -> Value:
         return self.call("llvm.fabs")

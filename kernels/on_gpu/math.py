@@ -1,7 +1,7 @@
 """The bodies of `vector_math` traced for a GPU: the same arithmetic in the instructions it has.
 
-libNVVM reads LLVM's text of an older day: it knows other names for rounding, no `fneg` and no
-whole numbers wider than 64 bits. What comes out has the bits that the CPU's code has.
+libNVVM reads LLVM's text of an older day: it knows other names for rounding and no whole numbers wider
+than 64 bits. What comes out has the bits that the CPU's code has.
 """
 
 from __future__ import annotations
@@ -33,10 +33,6 @@ class GpuValue(Value):
     """A value whose operators append instructions for a GPU."""
 
     __slots__ = ()
-
-    def __neg__(self) -> Value:
-        zero = ir.Constant(self.type, -0.0 if self.is_float else 0)
-        return self.make((self.builder.fsub if self.is_float else self.builder.sub)(zero, self.ir))
 
     def call(self, name: str, *others: Any) -> Value:
         """The GPU's name for an LLVM intrinsic."""
