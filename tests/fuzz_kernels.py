@@ -320,6 +320,14 @@ class Assigned:
         self.names |= other.names
         self.sides |= other.sides
 
+    def common(self, other):
+        """What is known on two paths that join."""
+        if self is other:
+            return self
+        both = self.sides.keys() & other.sides.keys()
+        sides = {k: self.sides[k].common(other.sides[k]) for k in both}
+        return Assigned(self.names & other.names, sides)
+
 
 def read_unassigned(text):
     """Names of generated functions that are read, but not assigned on all paths. Only by a test that is
@@ -335,8 +343,7 @@ def read_unassigned(text):
     def merged(test, then, orelse):
         if then is None or orelse is None:
             return orelse if then is None else then
-        found = Assigned(then.names & orelse.names)
-        found.sides = {k: v for k, v in then.sides.items() if orelse.sides.get(k) is v}
+        found = then.common(orelse)
         if test:
             found.sides |= {(test, True): then, (test, False): orelse}
         return found
