@@ -1535,3 +1535,31 @@ def test_what_the_collector_calls_is_no_part_of_a_function(monkeypatch):
         gc.callbacks.remove(called)
     assert seen
     assert count[0] >= 3
+
+
+def test_what_finds_modules_for_the_library_is_no_part_of_a_function(monkeypatch):
+    """setuptools has a finder that reads attributes by any name, and others ask the clock."""
+    count, asked = replays_in(monkeypatch), []
+
+    def note(name):
+        asked.append((getattr(T, "float" + "32"), time.time(), name))
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            note(name)
+
+    inside = {"__name__": "adjit.schedule.looks_for_a_module"}
+    exec("import importlib.util\ndef look(): importlib.util.find_spec('nowhere')", inside)
+    look = inside["look"]
+
+    def f(x):
+        look()
+        return x * 2 + 1
+
+    step = T.compile(f)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    for _ in range(6):
+        assert step(T.ones(3)).tolist() == [3, 3, 3]
+    assert asked
+    assert count[0] >= 3

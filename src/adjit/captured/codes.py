@@ -132,6 +132,7 @@ class Run:
         self._kinds: dict[CodeType, str] = {}
         self._known = known
         self._on_new = on_new  # called before code runs that is not known
+        self._importing: FrameType | None = None  # where the library looks for a module, or loads it
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -148,6 +149,10 @@ class Run:
 
     def _see(self, frame: FrameType, event: str, function: Any) -> None:
         code = frame.f_code
+        if self._importing is not None:
+            if frame is self._importing and event == "return":
+                self._importing = None
+            return
         kind = self._kinds.get(code)
         if kind is None:
             kind = kind_of(frame.f_globals.get("__name__") or "")
@@ -155,6 +160,9 @@ class Run:
                 kind = OURS  # the collector calls it, at any time: it is no part of the function
             if kind is USER and is_of_python(frame):
                 kind = self._kind_of_caller(frame)  # others may call it too: it is not kept
+                if kind is OURS and event == "call" and code.co_filename.startswith(_IMPORTS):
+                    self._importing = frame  # until it returns: finders of others are no part either
+                    return
             else:
                 self._kinds[code] = kind
             if kind in (LIBRARY, USER) and code not in self.codes:
@@ -191,6 +199,7 @@ def is_of_python(frame: FrameType) -> bool:
 
 
 _PYTHON = (sysconfig.get_path("stdlib"), "<frozen ")
+_IMPORTS = "<frozen importlib"
 
 
 def _place(frame: FrameType) -> str:
