@@ -73,13 +73,21 @@ def peak_of_training(name: str, batch: int, steps: int) -> int:
     return peak_bytes()
 
 
+def whole_programs() -> tuple[Any, ...]:
+    """The rows that are programs."""
+    from applications import APPLICATIONS
+    from programs import PROGRAMS
+    from views import VIEWS
+
+    return *PROGRAMS, *APPLICATIONS, *VIEWS
+
+
 def first_gradient(name: str, row: str) -> float:
     """Seconds from the start of the script to the results of a program's first call."""
     from libraries import LIBRARIES
-    from programs import PROGRAMS
 
     library = LIBRARIES[name]()
-    program = next(program for program in PROGRAMS if program.name == row)
+    program = next(program for program in whole_programs() if program.name == row)
     result = program.prepare(library)()
     library.to_numpy(result[0])
     return perf_counter() - STARTED
@@ -110,10 +118,9 @@ def peak_of_program(name: str, row: str) -> int:
     of the first run nothing is left.
     """
     from libraries import LIBRARIES
-    from programs import PROGRAMS
 
     library = LIBRARIES[name]()
-    program = next(program for program in PROGRAMS if program.name == row)
+    program = next(program for program in whole_programs() if program.name == row)
     steady(library, program)
     gc.collect()
     library.give_back()

@@ -95,7 +95,7 @@ def program_plans(everyone: dict[str, type[libraries.Library]], repeats: int) ->
             [f"peak memory, {program.name}"],
             partial(fresh.peak_cells, program, here, machine.usable_cores(), repeats),
         )
-        for program in PROGRAMS
+        for program in fresh.whole_programs()
         if fresh.REFERENCES.exists()  # only Linux can forget a peak
     ]
     return starts + peaks

@@ -36,6 +36,8 @@ BAD = {
     "absurd size": (lambda: T.zeros(1 << 40, 1 << 40), RuntimeError, "overflowed"),
     "unknown device": (lambda: T.zeros(2, device="abacus"), RuntimeError,
                        "Expected one of cpu"),
+    "device without tensors": (lambda: T.zeros(2, device="meta"), NotImplementedError,
+                               "device 'meta' is not supported: adjit has tensors on cpu and cuda"),
     "no GPU": (lambda: T.zeros(2).cuda(), RuntimeError, "not available"),
     "GPU tensor type": (lambda: T.cuda.FloatTensor(2, 3), RuntimeError, "not available"),
     "no such axis": (lambda: T.zeros(2, 3).sum(2), IndexError,

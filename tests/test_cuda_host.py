@@ -1058,14 +1058,20 @@ def test_the_same_names_on_a_gpu(stub):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("cuda.graph", "adjit.compile captures a step"),
-        ("cuda.CUDAGraph", "by itself"),
+        ("cuda.make_graphed_callables", "by itself"),
         ("cuda.nccl", "listed in the README"),
     ],
 )  # fmt: skip
 def test_what_there_is_not_says_what_to_do(name, text):
     with pytest.raises(AttributeError, match=text):
         functools.reduce(getattr, name.split("."), T)
+
+
+def test_graphs_are_names_for_annotations():
+    told = "what comes back is launched as a CUDA graph by itself"
+    for make in (T.cuda.CUDAGraph, T.cuda.graph):
+        with pytest.raises(RuntimeError, match=told):
+            make()
 
 
 def test_settings_of_backends_are_taken(monkeypatch):

@@ -3,6 +3,8 @@
 import ast
 import io
 import os
+import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -73,12 +75,34 @@ def test_rows_are_pytorchs():
             assert kind.row.digits == 1 - round(np.log2(torch.finfo(theirs).eps))
         if kind.row.method:
             assert getattr(torch.zeros(0), kind.row.method)().dtype is theirs
+        first = torch.float32 if kind is dtypes.uint16 else torch.uint16
         with pytest.raises(RuntimeError) as error:  # an error with C++'s name
-            torch.zeros(1, dtype=torch.uint16).lerp(torch.zeros(1, dtype=theirs), 0.5)
+            torch.zeros(1, dtype=first).lerp(torch.zeros(1, dtype=theirs), 0.5)
         assert str(error.value).endswith(f"got dtype {kind.row.c}")
         for other in dtypes.ALL:
-            promoted = torch.promote_types(theirs, getattr(torch, other.name))
-            assert f"torch.{dtypes.promote_types(kind, other).name}" == str(promoted), (kind, other)
+            try:
+                promoted = torch.promote_types(theirs, getattr(torch, other.name))
+            except RuntimeError as error:
+                with pytest.raises(RuntimeError, match=f"^{re.escape(str(error))}$"):
+                    dtypes.promote_types(kind, other)
+            else:
+                found = dtypes.promote_types(kind, other).name
+                assert f"torch.{found}" == str(promoted), (kind, other)
+
+
+def test_limits_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    for kind in dtypes.ALL:
+        if kind.kind == "f":
+            ours, theirs = dtypes.finfo(kind), torch.finfo(getattr(torch, kind.name))
+            names = "bits", "eps", "max", "min", "tiny", "smallest_normal", "resolution", "dtype"
+        elif kind.kind in "ui":
+            ours, theirs = dtypes.iinfo(kind), torch.iinfo(getattr(torch, kind.name))
+            names = "bits", "max", "min", "dtype"
+        else:
+            continue
+        for name in names:
+            assert getattr(ours, name) == getattr(theirs, name), (kind, name)
 
 
 # ----- places that ask -----
@@ -204,7 +228,13 @@ def test_pytorchs_old_names_of_the_dtype(kind):
     assert x.type() == f"torch.{kind.legacy}Tensor"
     if kind.row.method:
         assert getattr(adjit.zeros(1), kind.row.method)().dtype is kind
-        assert creation.legacy_types[f"{kind.legacy}Tensor"]([1]).dtype is kind
+        old = creation.legacy_types[f"{kind.legacy}Tensor"]
+        assert old([1]).dtype is kind
+        assert isinstance(x, old)
+        assert isinstance(x, old | None)  # an annotation of many programs
+        assert isinstance(None, None | old)
+        assert not isinstance(x.cpu().numpy(), old | None)
+        assert pickle.loads(pickle.dumps(old)) is old
 
 
 def test_dtypes_without_tensors_are_refused():

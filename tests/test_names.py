@@ -393,6 +393,7 @@ def test_layouts(maker):
 
 # What lies there in PyTorch is not here, or it has other names of its own.
 WITHOUT = (
+    "_dynamo._trace_wrapped_higher_order_op",
     "_tensor",
     "nn.modules.rnn",
     "nn.modules.transformer",

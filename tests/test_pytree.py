@@ -40,6 +40,43 @@ def test_trees_are_taken_apart_as_by_pytorch(tree):
     assert getattr(made, "maxlen", None) == getattr(tree, "maxlen", None)
 
 
+@pytest.mark.parametrize("tree", TREES, ids=repr)
+def test_leaves_have_the_places_that_pytorch_names(tree):
+    theirs, ours = rooms()
+    found, spec = ours.tree_flatten_with_path(tree)
+    wanted, _ = theirs.tree_flatten_with_path(tree)
+    assert [(ours.keystr(path), leaf) for path, leaf in found] == [
+        (theirs.keystr(path), leaf) for path, leaf in wanted
+    ]
+    assert [repr(path) for path, _ in found] == [repr(path) for path, _ in wanted]
+    assert spec == ours.tree_structure(tree)
+    assert ours.tree_leaves_with_path(tree) == found
+    assert all(ours.key_get(tree, path) is leaf for path, leaf in found)
+    doubled = ours.tree_map_with_path(lambda path, *xs: (len(path), xs), tree, tree)
+    assert doubled == theirs.tree_map_with_path(lambda path, *xs: (len(path), xs), tree, tree)
+
+
+def test_a_class_like_dict_has_places_by_the_functions_of_dict():
+    class Output(OrderedDict):
+        pass
+
+    for room in rooms():
+        room.register_pytree_node(
+            Output, lambda d: (list(d.values()), list(d)),
+            lambda values, keys: Output(zip(keys, values, strict=True)),
+            serialized_type_name="tests.Output", flatten_with_keys_fn=room._dict_flatten_with_keys,
+        )  # fmt: skip
+        [(path, leaf)] = room.tree_leaves_with_path(Output(a=Output(b=3)))
+        assert (room.keystr(path), leaf) == ("['a']['b']", 3)
+
+        class Bare(list):
+            pass
+
+        room.register_pytree_node(Bare, lambda d: (list(d), None), lambda values, _: Bare(values))
+        with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn for type"):
+            room.tree_leaves_with_path(Bare([1]))
+
+
 def test_several_trees_and_some_leaves():
     theirs, ours = rooms()
     a, b = {"x": [1, 2]}, {"x": [10, 20]}

@@ -417,7 +417,7 @@ def by_hand(header: Any, data: bytes = b"") -> bytes:
 def test_other_dtypes_are_named():
     data = safetensors.numpy.save({"ids": np.ones(2, np.uint64)})
     with pytest.raises(
-        NotImplementedError, match=r"tensor 'ids' is stored as U64.*supported: bool"
+        NotImplementedError, match=r"tensor 'ids' is stored as uint64.*supported: bool"
     ):
         loaded(data)
 

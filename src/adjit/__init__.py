@@ -38,6 +38,8 @@ try:
         dtype,
         finfo,
         float,
+        float8_e4m3fn,
+        float8_e5m2,
         float16,
         float32,
         float64,
@@ -55,6 +57,9 @@ try:
         set_default_dtype,
         short,
         uint8,
+        uint16,
+        uint32,
+        uint64,
     )
     from .errors import OutOfMemoryError
     from .formats import (

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 from .captured.compiled import compile, reset
 from .captured.logs import Unsupported
-from .compiler import allow_in_graph, disable, is_compiling
+from .compiler import allow_in_graph, assume_constant_result, disable, is_compiling
 from .nn.optimized import OptimizedModule
 
 __all__ = [
-    "OptimizedModule", "allow_in_graph", "config", "disable", "exc", "is_compiling", "mark_dynamic",
-    "mark_static", "optimize", "reset",
+    "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph", "assume_constant_result",
+    "config", "disable", "exc",
+    "is_compiling", "mark_dynamic", "mark_static", "optimize", "reset",
 ]  # fmt: skip
 
 # Settings are accepted: captures are bounded and fall back to running as usual whatever they say.
@@ -27,6 +29,10 @@ exc = SimpleNamespace(Unsupported=Unsupported, TorchDynamoException=RuntimeError
 def optimize(backend: str = "inductor", *, nopython: bool = False, **kwargs: Any) -> Any:
     """The decorator that `compile` was before it had its name."""
     return compile(backend=backend, fullgraph=nopython, **kwargs)
+
+
+class TransformGetItemToIndex(nullcontext[None]):
+    """Accepted: `vmap` indexes with tensors of examples as it is."""
 
 
 def mark_dynamic(t: Any, index: Any, **kwargs: Any) -> None:

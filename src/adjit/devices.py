@@ -9,13 +9,19 @@ from typing import Any
 
 __all__ = ["CPU", "device", "get_default_device", "set_default_device"]
 
-_KNOWN = ("cpu", "cuda")
+# Kinds of devices, by the names that PyTorch has for them; there are tensors on the first two.
+_HERE = ("cpu", "cuda")
+_KNOWN = (
+    *_HERE, "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy",
+    "vulkan", "mps", "meta", "hpu", "mtia", "privateuseone",
+)  # fmt: skip
 
 
 class device:
     """A device such as `adjit.device("cpu")`: a `type` and an `index` (None for the current one).
 
-    `with adjit.device("cuda"):` lets what is created inside be there, see `set_default_device`.
+    `with adjit.device("cuda"):` lets what is created inside be there, see `set_default_device`. A device of
+    another kind that PyTorch knows can be made and compared; there are no tensors on it.
 
     Raises:
         RuntimeError: if the text names no known kind of device.
@@ -94,18 +100,33 @@ class Current(threading.local):
 current = Current()
 
 
+def of_tensors(place: Any) -> device:
+    """The device that a description means, of a kind that tensors can be on.
+
+    Raises:
+        NotImplementedError: if it is of another kind.
+    """
+    found: device = place if place.__class__ is device else device(place)
+    if found.type not in _HERE:
+        raise NotImplementedError(
+            f"device '{found}' is not supported: adjit has tensors on {' and '.join(_HERE)}"
+        )
+    return found
+
+
 def check(place: Any) -> device:
     """The device that a description means, the one object for it, ready to be used. None means the
     default device.
 
     Raises:
+        NotImplementedError: if it is of a kind that there are no tensors on.
         RuntimeError: if there is no such device here; the text says what is missing.
     """
     if place is None:
         place = current.default
     if place is None or place is CPU:
         return CPU
-    found = place if place.__class__ is device else device(place)
+    found = of_tensors(place)
     if found.type == "cpu":
         return CPU
     count = _count(found)

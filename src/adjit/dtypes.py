@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import math
 import numbers
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,9 +12,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "bfloat16", "bool", "complex64", "complex128", "double", "dtype", "finfo", "float",
-    "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "int", "int8", "int16",
-    "int32", "int64", "long", "promote_types", "set_default_dtype", "short", "uint8",
+    "bfloat16",
+    "bool",
+    "complex64",
+    "complex128",
+    "double",
+    "dtype",
+    "finfo",
+    "float",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "float32",
+    "float64",
+    "get_default_dtype",
+    "half",
+    "iinfo",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "long",
+    "promote_types",
+    "set_default_dtype",
+    "short",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
 ]  # fmt: skip
 
 _python_bool = builtins.bool
@@ -64,6 +91,16 @@ TABLE = (
              "int64",   "int32",   0,  0.0,    "Int",           "int",      "int",                  "I32",  0),
     DtypeRow("int64",      "i", 4, 8,  "int64",      ctypes.c_int64,  "int64",   "int64",   "int64",
              "int64",   "int64",   0,  0.0,    "Long",          "long",     "long int",             "I64",  0),
+    DtypeRow("uint16",     "u", 1, 2,  "uint16",     None,            "",        "",        "",
+             "",        "",        0,  0.0,    "UInt16",        "",         "short unsigned int",   "U16",  1),
+    DtypeRow("uint32",     "u", 1, 4,  "uint32",     None,            "",        "",        "",
+             "",        "",        0,  0.0,    "UInt32",        "",         "unsigned int",         "U32",  1),
+    DtypeRow("uint64",     "u", 1, 8,  "uint64",     None,            "",        "",        "",
+             "",        "",        0,  0.0,    "UInt64",        "",         "long unsigned int",    "U64",  1),
+    DtypeRow("float8_e4m3fn", "f", 5, 1, "uint8",    None,            "",        "",        "",
+             "",        "",        4,  0.0,    "Float8_e4m3fn", "",        "c10::Float8_e4m3fn", "F8_E4M3", 10),
+    DtypeRow("float8_e5m2", "f", 5, 1, "uint8",      None,            "",        "",        "",
+             "",        "",        3,  0.0,    "Float8_e5m2",   "",        "c10::Float8_e5m2",   "F8_E5M2", 12),
     DtypeRow("float16",    "f", 5, 2,  "float16",    None,            "",        "",        "",
              "",        "",        11, 0.0,    "Half",          "half",     "c10::Half",            "F16",  2),
     DtypeRow("bfloat16",   "f", 5, 2,  "uint16",     None,            "",        "",        "",
@@ -146,6 +183,11 @@ int8 = dtype("int8")
 int16 = short = dtype("int16")
 int32 = int = dtype("int32")
 int64 = long = dtype("int64")
+uint16 = dtype("uint16")
+uint32 = dtype("uint32")
+uint64 = dtype("uint64")
+float8_e4m3fn = dtype("float8_e4m3fn")
+float8_e5m2 = dtype("float8_e5m2")
 float16 = half = dtype("float16")
 bfloat16 = dtype("bfloat16")
 float32 = float = dtype("float32")
@@ -162,6 +204,18 @@ _neither = {
     frozenset((uint8, int8)): int16,
     frozenset((float16, bfloat16)): float32,
     frozenset((float64, complex64)): complex128,
+}
+# PyTorch knows no common dtype for these and others of their kind.
+_float8 = frozenset((float8_e4m3fn, float8_e5m2))
+_wide_unsigned = frozenset((uint16, uint32, uint64))
+# The exponent of a float's least normal number, and its largest number.
+_LIMITS = {
+    "float8_e4m3fn": (-6, 448.0),
+    "float8_e5m2": (-14, 57344.0),
+    "float16": (-14, 65504.0),
+    "bfloat16": (-126, (2 - 2.0**-7) * 2.0**127),
+    "float32": (-126, (2 - 2.0**-23) * 2.0**127),
+    "float64": (-1022, (2 - 2.0**-52) * 2.0**1023),
 }
 _category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _default = float32
@@ -270,8 +324,22 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     """
     if type1 is type2:
         return type1
+    _check_promotion(type1, type2)
     higher = type1 if type1.rank > type2.rank else type2
     return _neither.get(frozenset((type1, type2)), higher)
+
+
+def _check_promotion(one: dtype, other: dtype) -> None:
+    pair = {one, other}
+    if not pair.isdisjoint(_float8):
+        kinds = "Float8 Types"
+    elif not pair.isdisjoint(_wide_unsigned) and all(d.kind != "f" for d in pair):
+        kinds = "uint16, uint32, uint64 types"
+    else:
+        return
+    raise RuntimeError(
+        f"Promotion for {kinds} is not supported, attempted to promote {one.legacy} and {other.legacy}"
+    )
 
 
 def of_scalar(value: Any) -> dtype:
@@ -360,12 +428,13 @@ class finfo:
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 f"'{kind!r}'"
             )
-        info: Any = np.finfo(check(kind).numpy)
-        self.bits = _python_int(info.bits)
+        least, self.max = _LIMITS[kind.name]
+        self.min = -self.max
+        self.bits = 8 * kind.itemsize
         self.dtype = kind.name
-        self.eps, self.max, self.min = (_python_float(v) for v in (info.eps, info.max, info.min))
-        self.tiny = self.smallest_normal = _python_float(info.tiny)
-        self.resolution = _python_float(info.resolution)
+        self.eps = 2.0 ** (1 - kind.row.digits)
+        self.tiny = self.smallest_normal = 2.0**least
+        self.resolution = 10.0 ** -_python_int((kind.row.digits - 1) * math.log10(2))
 
 
 class iinfo:

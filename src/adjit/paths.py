@@ -19,6 +19,7 @@ ROOT = __name__.rpartition(".")[0]
 
 # Without the name of the library, which stands for its top.
 PATHS = {
+    "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
     "_tensor": ("tensor",),
     "functional": ("",),
     "autograd.anomaly_mode": ("autograd.modes",),

@@ -18,8 +18,7 @@ from . import config
 from .autograd.api import grad
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
 from .captured.tracing import reachable
-from .devices import CPU
-from .devices import device as Device
+from .devices import CPU, of_tensors
 from .graph.export import add_method
 from .ops.creation import ones_like
 from .schedule import deferred, plan_cache, settle
@@ -212,7 +211,7 @@ def _raise_failures(nodes: Sequence[Any]) -> None:
 
 def kernels(t: Any, backward: bool = False, device: Any = None) -> str:
     """The sources of these steps, on the device of the tensor or on another kind of device."""
-    if (t.device if device is None else Device(device)).type == "cuda":
+    if (t.device if device is None else of_tensors(device)).type == "cuda":
         texts = [
             f"# {source.label}, {n} units of work, {source.threads} threads a block\n{source.text}"
             for source, n, _ in device_steps(t, backward)

@@ -219,4 +219,7 @@ def _check(device_type: Any) -> None:
 def _half(device_type: Any) -> dtype:
     """What PyTorch casts to on a type of device; an error if there is no such type."""
     _check(device_type)
-    return _HALVES.get(device_type) or _HALVES[device(device_type).type]
+    kind = device(device_type).type
+    if kind not in _HALVES:
+        raise RuntimeError(f"User specified an unsupported autocast device_type '{kind}'")
+    return _HALVES[kind]

@@ -132,7 +132,9 @@ class Run:
         self._kinds: dict[CodeType, str] = {}
         self._known = known
         self._on_new = on_new  # called before code runs that is not known
-        self._importing: FrameType | None = None  # where the library looks for a module, or loads it
+        self._importing: FrameType | None = (
+            None  # where the library looks for a module, or loads it
+        )
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -161,7 +163,9 @@ class Run:
             if kind is USER and is_of_python(frame):
                 kind = self._kind_of_caller(frame)  # others may call it too: it is not kept
                 if kind is OURS and event == "call" and code.co_filename.startswith(_IMPORTS):
-                    self._importing = frame  # until it returns: finders of others are no part either
+                    self._importing = (
+                        frame  # until it returns: finders of others are no part either
+                    )
                     return
             else:
                 self._kinds[code] = kind

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .. import devices, driver, gpu
@@ -23,10 +22,10 @@ from ..tensor import Tensor
 from . import nvtx as nvtx
 
 __all__ = [
-    "Event", "OutOfMemoryError", "Stream", "can_device_access_peer", "current_device",
-    "current_stream", "default_stream", "device", "device_count", "device_of", "empty_cache",
+    "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "can_device_access_peer",
+    "current_device", "current_stream", "default_stream", "device", "device_count", "device_of", "empty_cache",
     "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
-    "get_rng_state", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
+    "get_rng_state", "graph", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
     "is_current_stream_capturing", "is_initialized", "kernels", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
     "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
@@ -634,8 +633,35 @@ def default_stream(device: Any = None) -> Stream:
     return Stream._of(_index(device), 0)
 
 
-@contextlib.contextmanager
-def stream(stream: Stream | None) -> Iterator[None]:
+class StreamContext:
+    """The context that `stream` gives.
+
+    Args:
+        stream: the stream; None changes nothing.
+
+    Example:
+        >>> with adjit.cuda.StreamContext(None):
+        ...     pass
+    """
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+        self._entered: list[contextlib.ExitStack] = []
+
+    def __enter__(self) -> None:
+        inside = contextlib.ExitStack()
+        if self.stream is not None:
+            settle()
+            inside.enter_context(gpu.on_stream(self.stream._index, self.stream.cuda_stream))
+            inside.enter_context(device(self.stream._index))
+            inside.callback(settle)
+        self._entered.append(inside)
+
+    def __exit__(self, *error: object) -> None:
+        self._entered.pop().close()
+
+
+def stream(stream: Stream | None) -> StreamContext:
     """Put what this thread does inside onto a stream; None changes nothing.
 
     Example:
@@ -644,15 +670,7 @@ def stream(stream: Stream | None) -> Iterator[None]:
         ...     adjit.cuda.current_stream() == side
         True
     """
-    if stream is None:
-        yield
-        return
-    settle()
-    with gpu.on_stream(stream._index, stream.cuda_stream), device(stream._index):
-        try:
-            yield
-        finally:
-            settle()
+    return StreamContext(stream)
 
 
 def set_stream(stream: Stream) -> None:
@@ -814,11 +832,41 @@ GRAPHS = (
     "the function as it is"
 )
 INSTEAD = {
-    "CUDAGraph": GRAPHS,
-    "graph": GRAPHS,
     "make_graphed_callables": GRAPHS,
     "nvtx": "mark nothing: adjit.profiler names the lines behind each kernel",
 }
+
+
+class CUDAGraph:
+    """A name for annotations: there are none to make.
+
+    Raises:
+        RuntimeError: always, when one is made.
+
+    Example:
+        >>> def replay(graph: adjit.cuda.CUDAGraph) -> None: ...
+        >>> adjit.cuda.CUDAGraph()
+        Traceback (most recent call last):
+            ...
+        RuntimeError: adjit.cuda.CUDAGraph cannot be made; what comes back is launched as a CUDA graph ...
+    """
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        raise RuntimeError(f"adjit.cuda.CUDAGraph cannot be made; {GRAPHS}")
+
+
+class graph:
+    """A name for annotations: nothing can be captured inside of one.
+
+    Raises:
+        RuntimeError: always, when one is made.
+
+    Example:
+        >>> def capture(context: adjit.cuda.graph) -> None: ...
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise RuntimeError(f"adjit.cuda.graph captures nothing; {GRAPHS}")
 
 
 def __getattr__(name: str) -> Any:

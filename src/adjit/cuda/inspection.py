@@ -107,7 +107,9 @@ def code_of(source: DeviceSource, cc: tuple[int, int]) -> Code:
         file.write(made.code)
         file.flush()
         usage = _output("cuobjdump", "-res-usage", file.name)
-        text = _output("nvdisasm", "-c", "-ndf", file.name)  # without a flow of data that nobody reads
+        text = _output(
+            "nvdisasm", "-c", "-ndf", file.name
+        )  # without a flow of data that nobody reads
 
     def used(what: str) -> int:
         return max((int(n) for n in re.findall(rf"\b{what}:(\d+)", usage)), default=0)

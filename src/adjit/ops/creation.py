@@ -951,41 +951,44 @@ def _constructed(cls: type[Tensor], *args: Any, **kwargs: Any) -> Any:
 add_method("__new__", _constructed)
 
 
-class LegacyType:
-    """Make a tensor of one dtype as PyTorch did before `tensor`: of sizes, undefined, or of a list.
+class LegacyType(type):
+    """Make the classes of tensors of one dtype, which PyTorch had before `tensor`."""
 
-    `isinstance` with it asks for the dtype and the kind of device.
+    dtype: Dtype
+    place: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        return legacy_tensor(args, kwargs, cls.dtype, cls.place)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        is_here = record.is_tensor(value) and value.spec.device.type == cls.place
+        return is_here and value.dtype is cls.dtype
+
+
+_LEGACY = """Make a tensor of {kind} as PyTorch did before `tensor`: of sizes, undefined, or of a list.
+
+    `isinstance` asks for the dtype and the kind of device.
 
     Example:
-        >>> adjit.FloatTensor([1, 2])
-        tensor([1., 2.])
-        >>> isinstance(adjit.ones(2), adjit.FloatTensor)
-        True
+        >>> {name} | None  # as in annotations
+        {name} | None
     """
 
-    def __init__(self, kind: Dtype, place: str = "cpu") -> None:
-        self.dtype, self.place = kind, place
-        self.__name__ = f"{kind.legacy}Tensor"
-        self.__module__ = "adjit" if place == "cpu" else "adjit.cuda"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
-        return legacy_tensor(args, kwargs, self.dtype, self.place)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        is_here = record.is_tensor(value) and value.spec.device.type == self.place
-        return is_here and value.dtype is self.dtype
-
-    def __repr__(self) -> str:
-        return f"<class '{self.__module__}.{self.__name__}'>"
-
-    def __reduce__(self) -> str:
-        return self.__name__
+def _legacy_types(place: str) -> dict[str, LegacyType]:
+    """The classes of a kind of device. Of half precision they are for annotations: no tensor is one."""
+    kinds = *(d for d in dtypes.SUPPORTED if d.row.method), dtypes.float16, dtypes.bfloat16
+    module = "adjit" if place == "cpu" else "adjit.cuda"
+    made = {}
+    for kind in kinds:
+        name = f"{kind.legacy}Tensor"
+        doc = _LEGACY.format(kind=kind.name, name=f"{module}.{name}")
+        own = {"__module__": module, "__doc__": doc, "dtype": kind, "place": place}
+        made[name] = LegacyType(name, (), own)
+    return made
 
 
-legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED if d.row.method}
-# For annotations and `isinstance`: no tensor is one.
-legacy_types |= {f"{d.legacy}Tensor": LegacyType(d) for d in (dtypes.float16, dtypes.bfloat16)}
-cuda_types = {name: LegacyType(made.dtype, "cuda") for name, made in legacy_types.items()}
+legacy_types, cuda_types = _legacy_types("cpu"), _legacy_types("cuda")
 
 
 def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:

@@ -233,9 +233,8 @@ _STORAGE_KINDS: dict[str, dtypes.dtype | None] = {
     **{kind.legacy: kind for kind in dtypes.ALL},
 }
 _OTHER_DTYPES = (
-    "chalf", "complex32", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float4_e2m1fn_x2", "uint16", "uint32", "uint64", "qint8", "qint32",
-    "quint8", "quint4x2", "quint2x4", "bits1x8", "bits2x4", "bits4x2", "bits8", "bits16",
+    "chalf", "complex32", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2", "qint8",
+    "qint32", "quint8", "quint4x2", "quint2x4", "bits1x8", "bits2x4", "bits4x2", "bits8", "bits16",
     *(f"uint{n}" for n in range(1, 8)), *(f"int{n}" for n in range(1, 8)),
 )  # fmt: skip
 

@@ -4,15 +4,63 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 __all__ = [
-    "LeafSpec", "TreeSpec", "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_iter",
-    "tree_leaves", "tree_map", "tree_map_", "tree_map_only", "tree_structure", "tree_unflatten",
+    "GetAttrKey", "LeafSpec", "MappingKey", "SequenceKey", "TreeSpec", "key_get", "keystr",
+    "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter",
+    "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
+    "tree_structure", "tree_unflatten",
 ]  # fmt: skip
 
 Leaf = Callable[[Any], bool] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class MappingKey:
+    """The place of a value in a dict."""
+
+    key: Any
+
+    def __str__(self) -> str:
+        return f"[{self.key!r}]"
+
+    def get(self, mapping: Any) -> Any:
+        """The value there."""
+        return mapping[self.key]
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceKey:
+    """The place of a value in a list, a tuple or a deque."""
+
+    idx: int
+
+    def __str__(self) -> str:
+        return f"[{self.idx!r}]"
+
+    def get(self, sequence: Any) -> Any:
+        """The value there."""
+        return sequence[self.idx]
+
+
+@dataclasses.dataclass(frozen=True)
+class GetAttrKey:
+    """The place of a value in a named tuple or another object."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}"
+
+    def get(self, obj: Any) -> Any:
+        """The value there."""
+        return getattr(obj, self.name)
+
+
+KeyEntry = MappingKey | SequenceKey | GetAttrKey
+KeyPath = tuple[KeyEntry, ...]
 
 
 class NodeKind(NamedTuple):
@@ -20,45 +68,78 @@ class NodeKind(NamedTuple):
 
     flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten: Callable[[Iterable[Any], Any], Any]
+    # The values with their places, and what else; None if nobody has said how.
+    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[KeyEntry, Any]], Any]] | None
+
+
+def _kind(
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten: Callable[[Iterable[Any], Any], Any],
+    keys: Callable[[Any], Iterable[KeyEntry]],
+) -> NodeKind:
+    """A kind of container whose places `keys` knows."""
+
+    def flatten_with_keys(tree: Any) -> tuple[Iterable[tuple[KeyEntry, Any]], Any]:
+        values, context = flatten(tree)
+        return list(zip(keys(tree), values, strict=True)), context
+
+    return NodeKind(flatten, unflatten, flatten_with_keys)
+
+
+def _places(tree: Any) -> Iterable[KeyEntry]:
+    return map(SequenceKey, range(len(tree)))
+
+
+def _names(tree: Any) -> Iterable[KeyEntry]:
+    return map(GetAttrKey, tree._fields)
+
+
+def _keys(tree: Any) -> Iterable[KeyEntry]:
+    return map(MappingKey, tree)
 
 
 def _of_dict(kind: Any) -> NodeKind:
-    def flatten(d: Any) -> tuple[Iterable[Any], Any]:
-        return list(d.values()), list(d)
-
-    return NodeKind(flatten, lambda values, keys: kind(zip(keys, values, strict=True)))
+    return _kind(
+        lambda d: (list(d.values()), list(d)),
+        lambda values, keys: kind(zip(keys, values, strict=True)),
+        _keys,
+    )
 
 
 _KINDS: dict[Any, NodeKind] = {
-    list: NodeKind(lambda x: (x, None), lambda values, _: list(values)),
-    tuple: NodeKind(lambda x: (x, None), lambda values, _: tuple(values)),
-    deque: NodeKind(lambda x: (x, x.maxlen), deque),
-    namedtuple: NodeKind(lambda x: (x, type(x)), lambda values, kind: kind(*values)),
+    list: _kind(lambda x: (x, None), lambda values, _: list(values), _places),
+    tuple: _kind(lambda x: (x, None), lambda values, _: tuple(values), _places),
+    deque: _kind(lambda x: (x, x.maxlen), deque, _places),
+    namedtuple: _kind(lambda x: (x, type(x)), lambda values, kind: kind(*values), _names),
     dict: _of_dict(dict),
     OrderedDict: _of_dict(OrderedDict),
-    defaultdict: NodeKind(
+    defaultdict: _kind(
         lambda d: (list(d.values()), (d.default_factory, list(d))),
         lambda values, told: defaultdict(told[0], zip(told[1], values, strict=True)),
+        _keys,
     ),
 }  # fmt: skip
+_dict_flatten_with_keys = _KINDS[dict].flatten_with_keys  # for classes that derive from dict
 
 
 def register_pytree_node(
-    cls: type, flatten_fn: Callable[[Any], Any], unflatten_fn: Callable[..., Any], **names: Any
-) -> None:
+    cls: type, flatten_fn: Callable[[Any], Any], unflatten_fn: Callable[..., Any], *,
+    flatten_with_keys_fn: Callable[[Any], Any] | None = None, **names: Any,
+) -> None:  # fmt: skip
     """Have containers of a class taken apart.
 
     Args:
         cls: the class itself, not those derived from it.
         flatten_fn: gives the values and what else the container is made of.
         unflatten_fn: makes a container of the two.
+        flatten_with_keys_fn: gives pairs of places and values, and what else the container is made of.
 
     Raises:
         ValueError: if the class is one already.
     """
     if cls in _KINDS:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _KINDS[cls] = NodeKind(flatten_fn, unflatten_fn)
+    _KINDS[cls] = NodeKind(flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
 def _kind_of(tree: Any) -> Any:
@@ -111,6 +192,44 @@ def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], TreeSpec]:
     return leaves, TreeSpec(kind, context, tuple(children))
 
 
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Leaf = None
+) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
+    """The leaves of nested containers, each with the places that lead to it, and what they are without.
+
+    Raises:
+        ValueError: if a container was registered without `flatten_with_keys_fn`.
+    """
+    return list(_with_paths((), tree, is_leaf)), tree_structure(tree, is_leaf)
+
+
+def _with_paths(path: KeyPath, tree: Any, is_leaf: Leaf) -> Iterator[tuple[KeyPath, Any]]:
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind_of(tree)
+    if kind is None:
+        yield path, tree
+        return
+    flatten_with_keys = _KINDS[kind].flatten_with_keys
+    if flatten_with_keys is None:
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a flatten_with_keys_fn "
+            "argument to register_pytree_node."
+        )
+    for key, value in flatten_with_keys(tree)[0]:
+        yield from _with_paths((*path, key), value, is_leaf)
+
+
+def keystr(kp: KeyPath) -> str:
+    """The places that lead to a leaf, as Python writes them."""
+    return "".join(map(str, kp))
+
+
+def key_get(obj: Any, kp: KeyPath) -> Any:
+    """What places lead to."""
+    for key in kp:
+        obj = key.get(obj)
+    return obj
+
+
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """The containers with these leaves.
 
@@ -148,6 +267,11 @@ def tree_leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
 tree_iter = tree_leaves
 
 
+def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None) -> list[tuple[KeyPath, Any]]:
+    """The leaves of nested containers, each with the places that lead to it."""
+    return tree_flatten_with_path(tree, is_leaf)[0]
+
+
 def tree_structure(tree: Any, is_leaf: Leaf = None) -> TreeSpec:
     """What nested containers are without their leaves."""
     return tree_flatten(tree, is_leaf)[1]
@@ -160,7 +284,25 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Leaf = N
         ValueError: if they have not one structure.
     """
     leaves, spec = tree_flatten(tree, is_leaf)
-    columns = [leaves]
+    return _mapped(func, [leaves], spec, rests, is_leaf)
+
+
+def tree_map_with_path(
+    func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Leaf = None
+) -> Any:
+    """`tree_map` for a function that is also given, first, the places that lead to a leaf.
+
+    Raises:
+        ValueError: if the containers have not one structure, or have no names for their places.
+    """
+    found, spec = tree_flatten_with_path(tree, is_leaf)
+    columns = [[path for path, _ in found], [leaf for _, leaf in found]]
+    return _mapped(func, columns, spec, rests, is_leaf)
+
+
+def _mapped(
+    func: Callable[..., Any], columns: list[list[Any]], spec: TreeSpec, rests: Iterable[Any], is_leaf: Leaf
+) -> Any:  # fmt: skip
     for other in rests:
         found, its = tree_flatten(other, is_leaf)
         if its != spec:

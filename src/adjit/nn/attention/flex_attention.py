@@ -26,7 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 Modifier = Callable[..., Any]
-_BLOCK_SIZE = 128
+_DEFAULT_SPARSE_BLOCK_SIZE = 128
 _SLICED = (
     "Cannot use mask_mod from a sliced BlockMask. When you slice a BlockMask using [], the mask_mod attribute "
     "is reset. You must set it from the original BlockMask's mask_mod."
@@ -232,7 +232,8 @@ class BlockMask:
         full_kv_num_blocks: Tensor | None, full_kv_indices: Tensor | None,
         q_num_blocks: Tensor | None, q_indices: Tensor | None,
         full_q_num_blocks: Tensor | None, full_q_indices: Tensor | None,
-        BLOCK_SIZE: tuple[int, int] = (_BLOCK_SIZE, _BLOCK_SIZE), mask_mod: Modifier = noop_mask,
+        BLOCK_SIZE: tuple[int, int] = (_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE),
+        mask_mod: Modifier = noop_mask,
     ) -> None:  # fmt: skip
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
@@ -252,7 +253,7 @@ class BlockMask:
     @classmethod
     def from_kv_blocks(
         cls, kv_num_blocks: Tensor, kv_indices: Tensor, full_kv_num_blocks: Tensor | None = None,
-        full_kv_indices: Tensor | None = None, BLOCK_SIZE: int | tuple[int, int] = _BLOCK_SIZE,
+        full_kv_indices: Tensor | None = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
         mask_mod: Modifier | None = None, seq_lengths: tuple[int, int] | None = None,
         compute_q_blocks: bool = True,
     ) -> Self:  # fmt: skip
@@ -505,7 +506,7 @@ def _turned(numbers: Tensor, indices: Any) -> tuple[Tensor, Tensor]:
 
 def create_block_mask(
     mask_mod: Modifier, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None,
-    BLOCK_SIZE: int | tuple[int, int] = _BLOCK_SIZE, _compile: bool = False,
+    BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE, _compile: bool = False,
     separate_full_blocks: bool = True,
 ) -> BlockMask:  # fmt: skip
     """Find which blocks of the matrix of scores a mask leaves out, and which it leaves whole.
