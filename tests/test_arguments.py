@@ -96,3 +96,85 @@ def test_numbers_are_taken_as_by_pytorch(prefix: str, name: str, text: str) -> N
             assert (AS_ONE_LIST in ours[1]) == (AS_ONE_LIST in theirs[1])
     else:
         assert ours == theirs
+
+
+# ----- whole numbers that are no int: NumPy's, and tensors without axes -----
+
+
+def _with_numbers(T, n):
+    """Calls with `n(2)` where an int is meant, by their names."""
+    x, F = T.arange(24.0).reshape(4, 6), T.nn.functional
+    image, at = x.reshape(1, 1, 4, 6), T.tensor([0])
+    return {
+        "view": lambda: x.reshape(n(2), -1).view((n(2), -1)).view(n(2), 12),
+        "expand": lambda: x[None].expand(n(2), 4, 6) + x[None].expand((n(2), n(4), 6)),
+        "broadcast_to": lambda: x[0].broadcast_to((n(2), 6)),
+        "zeros": lambda: T.zeros(n(2), 3) + T.zeros((n(2), n(3))) + T.empty(n(2), 3) * 0,
+        "full": lambda: T.full((n(2), 3), 1.0) + x.new_full((n(2), 3), 1.0) + x.new_zeros(n(2), 3),
+        "random": lambda: T.rand(n(2), 3) * T.randn((n(2), 3)) * 0 + T.randint(0, n(1), (n(2), 3)),
+        "randperm": lambda: T.randperm(n(3)) * 0,
+        "as_strided": lambda: x.as_strided((n(2), 3), (n(6), n(1)), n(1)),
+        "as_strided by name": lambda: x.as_strided(size=(2, n(3)), stride=(n(6), 1)),
+        "repeat": lambda: x.repeat(n(2), 1) + x.tile((n(2), 1)) + T.cat([x, x], n(0)),
+        "unflatten": lambda: x.unflatten(n(1), (n(2), -1)),
+        "narrow": lambda: x.narrow(n(0), n(1), n(2)),
+        "roll": lambda: x.roll(n(1), n(0)).flip(n(0)),
+        "flatten": lambda: x[None].flatten(n(0), n(1)),
+        "sums": lambda: x.sum(n(1)) + x.mean(n(1)) + x.var(n(1)) + x.logsumexp(n(1)) + x.max(n(1))[0],
+        "sum of axes": lambda: x.sum((n(0), n(1))),
+        "axes": lambda: x.transpose(n(0), n(1)) + x.permute(n(1), n(0)) + x.movedim(n(0), n(1)),
+        "unsqueeze": lambda: x.unsqueeze(n(1)).squeeze(n(1)),
+        "parts": lambda: x.chunk(n(2))[0] + x.tensor_split(n(2))[0] + x.unbind(n(0))[0],
+        "hsplit": lambda: x.hsplit(n(2))[0],
+        "unfold": lambda: x.unfold(n(0), n(2), n(1)),
+        "arange": lambda: T.arange(n(4)) + T.linspace(0, 1, n(4)),
+        "eye": lambda: T.eye(n(3)) + T.eye(3, n(3)),
+        "select": lambda: x.select(n(0), n(1)) + x[n(1) : n(3)].sum(0),
+        "diagonal": lambda: x.diagonal(n(1)),
+        "triangle": lambda: x.tril(n(1)) + x.triu(n(1)),
+        "topk": lambda: x.topk(n(2))[0],
+        "order": lambda: x.kthvalue(n(2))[0] + x.sort(n(1))[0][:, 0],
+        "scans": lambda: x.cumsum(n(1)) + x.softmax(n(1)),
+        "pad": lambda: F.pad(x, (n(1), n(2))),
+        "one_hot": lambda: F.one_hot(at, n(3)),
+        "repeat_interleave": lambda: x.repeat_interleave(n(2), n(0)),
+        "stack": lambda: T.stack([x, x], n(1)),
+        "interpolate": lambda: F.interpolate(image, (n(6), n(6))),
+        "pools": lambda: F.max_pool2d(image, n(2)) + F.avg_pool2d(image, n(2)),
+        "adaptive": lambda: F.adaptive_avg_pool2d(image, (n(2), n(3))),
+        "adaptive max": lambda: F.adaptive_max_pool2d(image, (2, n(3))),
+        "conv": lambda: F.conv2d(image, T.ones(1, 1, 2, 2), stride=n(2), padding=n(1), dilation=n(1)),
+        "windows": lambda: F.unfold(image, (n(2), 2), stride=(2, n(2))),
+        "rot90": lambda: T.rot90(x, n(1)),
+        "norm": lambda: F.layer_norm(x, (n(6),)) + F.normalize(x, dim=n(1)),
+        "glu": lambda: F.glu(x, n(1)),
+        "pixel_shuffle": lambda: F.pixel_shuffle(x.reshape(1, 4, 2, 3), n(2)),
+        "rows": lambda: x.index_select(n(1), at) + x.gather(n(1), T.zeros(4, 1, dtype=T.int64)),
+        "index_add": lambda: x.index_add(n(0), at, T.ones(1, 6)),
+        "tensordot": lambda: T.tensordot(x, x, ([n(1)], [n(1)])),
+        "layers": lambda: T.nn.MaxPool2d(n(2))(image),
+    }  # fmt: skip
+
+
+_KINDS_OF_NUMBERS = {
+    "NumPy": lambda T: np.int64,
+    "tensor": lambda T: T.tensor,
+    # The same calls with other numbers: nothing is remembered by what a tensor is, and not by what it holds.
+    "other tensor": lambda T: lambda k: T.tensor({0: 1, 1: 0, 2: 1, 3: 2}.get(k, k)),
+}
+
+
+@pytest.mark.parametrize("name", _with_numbers(adjit, int))
+def test_whole_numbers_may_be_numpys_or_tensors(name):
+    torch = pytest.importorskip("torch")
+    for kind, number in _KINDS_OF_NUMBERS.items():
+        try:
+            wanted = _with_numbers(torch, number(torch))[name]()
+        except (RuntimeError, IndexError, ValueError) as error:
+            with pytest.raises(type(error)):
+                _with_numbers(adjit, number(adjit))[name]()
+            continue
+        found = _with_numbers(adjit, number(adjit))[name]()
+        assert {type(size) for size in found.shape} <= {int}, kind
+        assert tuple(found.shape) == tuple(wanted.shape), kind
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6, err_msg=kind)

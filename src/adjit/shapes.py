@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -207,7 +208,7 @@ def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
     """Non-negative axes, each at most once; None and () mean all."""
     if dims is None:
         return tuple(range(ndim))
-    if isinstance(dims, int):
+    if is_int(dims):
         return (wrap_dim(dims, ndim),)
     wrapped = tuple(wrap_dim(d, ndim) for d in dims)
     for d in wrapped:
@@ -311,8 +312,8 @@ def one_list(name: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def check_int(function: str, name: str, position: int, value: Any) -> None:
-    """Refuse an argument that is no integer, and would be cut off.
+def an_int(function: str, name: str, position: int, value: Any) -> int:
+    """An argument as an int; of what is no whole number, something would be cut off.
 
     Raises:
         TypeError: with PyTorch's text.
@@ -322,11 +323,17 @@ def check_int(function: str, name: str, position: int, value: Any) -> None:
             f"{function}(): argument '{name}' (position {position}) must be int, not "
             f"{type(value).__name__}"
         )
+    return operator.index(value)
+
+
+def is_int(value: Any) -> bool:
+    """Whether an argument is one whole number; NumPy's and 0-d tensors are."""
+    return isinstance(value, int) or (hasattr(value, "__index__") and not getattr(value, "ndim", 0))
 
 
 def some_ints(value: Any) -> list[int]:
-    """The numbers of an argument that is one or several; NumPy's and 0-d tensors count as numbers."""
-    if hasattr(value, "__index__") and not getattr(value, "ndim", 0):
+    """The numbers of an argument that is one or several."""
+    if is_int(value):
         return [value.__index__()]
     return [v.__index__() for v in value]
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..ops import creation
+from ..shapes import is_int
 from ..tensor import Tensor
 from . import functional as F
 from . import init
@@ -790,4 +791,4 @@ class PairwiseDistance(Module):
 
 
 def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    return (normalized_shape,) if is_int(normalized_shape) else tuple(normalized_shape)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..shapes import is_int
 from ..tensor import Tensor
 from . import functional as F
 from .module import Module
 
 
 def _for_both_ends(padding: int | Sequence[int], axes: int) -> tuple[int, ...]:
-    return (padding,) * (2 * axes) if isinstance(padding, int) else tuple(padding)
+    return (padding,) * (2 * axes) if is_int(padding) else tuple(padding)
 
 
 class _Pad(Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..shapes import is_int
 from ..tensor import Tensor
 from . import functional as F
 from .module import Module
@@ -13,7 +14,7 @@ Sizes = int | Sequence[int]
 
 
 def _for_each(value: Sizes, axes: int) -> tuple[int, ...]:
-    return (value,) * axes if isinstance(value, int) else tuple(value)
+    return (value,) * axes if is_int(value) else tuple(value)
 
 
 class _MaxPoolNd(Module):

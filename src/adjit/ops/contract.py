@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..graph import record
 from ..graph.export import export
-from ..shapes import Shape, numel, wrap_dim
+from ..shapes import Shape, numel, some_ints, wrap_dim
 from ..tensor import Tensor
 from .matmul import bmm, mm
 
@@ -67,8 +67,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         dims = dims.tolist()
     if isinstance(dims, (list, tuple)):
         axes_a, axes_b = dims
-        axes_a = [axes_a] if isinstance(axes_a, int) else list(axes_a)
-        axes_b = [axes_b] if isinstance(axes_b, int) else list(axes_b)
+        axes_a, axes_b = some_ints(axes_a), some_ints(axes_b)
     else:
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")

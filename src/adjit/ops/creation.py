@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import numbers
+import operator
 import warnings
 from array import array
 from ctypes import c_float, memmove
@@ -36,7 +37,7 @@ from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word
-from ..shapes import Size, check_int, checked_shape, is_dense, listed
+from ..shapes import Size, an_int, checked_shape, is_dense, is_int, listed
 from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
 from .exchange import from_cuda_array_interface
@@ -853,8 +854,9 @@ def _spaced(
     base: float,
     place: devices.device,
 ) -> Any:
-    if not isinstance(steps, numbers.Integral):
+    if not is_int(steps):
         raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+    steps = operator.index(steps)
     axes = [getattr(v, "ndim", 0) for v in (start, end)]
     if any(axes):
         raise RuntimeError(
@@ -897,9 +899,9 @@ def eye(
         tensor([[1., 0., 0.],
                 [0., 1., 0.]])
     """
-    columns = n if m is None else m
-    for place, (name, size) in enumerate((("n", n), ("m", columns)), 1):
-        check_int("eye", name, place, size)
+    n = an_int("eye", "n", 1, n)
+    columns = n if m is None else an_int("eye", "m", 2, m)
+    for name, size in (("n", n), ("m", columns)):
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
     dtype = kind_of(dtype, out)

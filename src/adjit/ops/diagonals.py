@@ -16,7 +16,7 @@ from ..graph.operation import operation
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
-    check_int,
+    an_int,
     numel,
     numpy_names,
     wrap_dim,
@@ -29,7 +29,7 @@ from . import creation, slicing
 
 def triangle(name: str, x: Tensor, diagonal: int, upper: bool) -> Tensor:
     """`x` with one side of a diagonal set to zero, recorded."""
-    check_int(name, "diagonal", 2, diagonal)
+    diagonal = an_int(name, "diagonal", 2, diagonal)
     if x.ndim < 2:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
     x = x.contiguous()

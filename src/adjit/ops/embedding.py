@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from .. import dtypes
@@ -202,7 +203,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         return ones_at(tensor, int(tensor.max().item()) + 1)
     if num_classes < 1:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return ones_at.on(tensor, num_classes)
+    return ones_at.on(tensor, operator.index(num_classes))
 
 
 @operation("OneHotBackward0", differentiable=())

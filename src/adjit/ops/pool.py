@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import pool as kernels
 from ..kernels.ops import resample
 from ..schedule.settle import float_word
-from ..shapes import Shape, numel
+from ..shapes import Shape, is_int, numel
 from ..tensor import Tensor
 from . import creation, layouts
 from .reduce import GRAIN, without_elements
@@ -47,13 +48,17 @@ class Windows(NamedTuple):
 
 def hashable(value: Any) -> Any:
     """A setting as a part of a key."""
-    return value if isinstance(value, int) or value is None else tuple(value)
+    if value is None or value.__class__ is int:
+        return value
+    if is_int(value):
+        return operator.index(value)
+    return tuple(v if v is None else operator.index(v) for v in value)
 
 
 def sizes_of(name: str, what: str, value: Sizes, n: int) -> Shape:
     """A setting as one number for each axis."""
-    if isinstance(value, int):
-        return (value,) * n
+    if is_int(value):
+        return (int(value),) * n
     found = tuple(int(v) for v in value)
     if len(found) == 1:
         return found * n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +17,11 @@ from ..graph.operation import operation
 from ..graph.view import alias, aliases
 from ..graph.view_cache import caches_views
 from ..shapes import (
-    Size,
-    check_int,
+    an_int,
+    is_int,
     listed,
     numpy_names,
+    shape_of,
     wrap_dim,
 )
 from ..tensor import Tensor
@@ -45,8 +47,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(dim, spec.ndim)
     size = spec.shape[d]
-    check_int("select", "index", 3, index)
-    k = index.__index__()
+    k = an_int("select", "index", 3, index)
     if not -size <= k < size:
         raise IndexError(
             f"select(): index {index} out of range for tensor of size {list(spec.shape)} at "
@@ -93,9 +94,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     size = input.shape[d]
     if record.is_tensor(start) and (start.ndim or start.dtype.kind not in "iu"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
-    check_int("narrow", "start", 3, start)
-    check_int("narrow", "length", 4, length)
-    first = int(start)
+    first, length = an_int("narrow", "start", 3, start), an_int("narrow", "length", 4, length)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -size <= first <= size:
@@ -122,7 +121,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         >>> adjit.tensor([[1, 2], [3, 4]]).diagonal()
         tensor([1, 4])
     """
-    spec = input.spec
+    spec, offset = input.spec, an_int("diagonal", "offset", 2, offset)
     a, b = wrap_dim(dim1, spec.ndim), wrap_dim(dim2, spec.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -156,8 +155,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         tensor([[1, 2, 3],
                 [3, 4, 5]])
     """
-    for place, (name, number) in enumerate({"size": size, "step": step}.items(), 2):
-        check_int("unfold", name, place, number)
+    size, step = an_int("unfold", "size", 2, size), an_int("unfold", "step", 3, step)
     spec = input.spec
     d = wrap_dim(dimension, spec.ndim)
     length = spec.shape[d] if spec.ndim else 1
@@ -328,14 +326,14 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """
     if input.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
-    check_int("chunk", "chunks", 2, chunks)
+    chunks = an_int("chunk", "chunks", 2, chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     d = wrap_dim(dim, input.ndim)
     size = -(-input.shape[d] // chunks)
     if size == 0:
         return split(input, [0] * chunks, d)
-    return split(input, size.__index__(), d)
+    return split(input, size, d)
 
 
 @export(method=True)
@@ -362,8 +360,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     total = input.shape[d]
     if record.is_tensor(indices_or_sections):
         indices_or_sections = _cuts_of(indices_or_sections)
-    if isinstance(indices_or_sections, int):
-        sections = indices_or_sections
+    if is_int(indices_or_sections):
+        sections = operator.index(indices_or_sections)
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         base, extra = divmod(total, sections)
@@ -407,7 +405,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
                 [2, 3],
                 [3, 4]])
     """
-    shape, strides = Size(size), tuple(int(s) for s in stride)
+    shape, strides = shape_of((size,)), tuple(int(s) for s in stride)
     if len(shape) != len(strides):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(size < 0 for size in shape):

@@ -12,7 +12,7 @@ from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import sort as kernels
-from ..shapes import Shape, check_int, listed, numel, numpy_names, wrap_dim
+from ..shapes import Shape, an_int, listed, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .masks import refuse_traced
 from .reduce import (
@@ -175,7 +175,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     """
     if input.dtype is dtypes.bool:
         raise RuntimeError("topk does not support bool dtypes on CPU")
-    check_int("topk", "k", 2, k)
+    k = an_int("topk", "k", 2, k)
     axis = wrap_dim(dim, input.ndim)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError("selected index k out of range")

@@ -13,7 +13,7 @@ from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
     Shape,
-    check_int,
+    an_int,
     coalesce,
     listed,
     numel,
@@ -194,7 +194,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         tensor([[2., 4.],
                 [1., 3.]])
     """
-    check_int("rot90", "k", 2, k)
+    k = an_int("rot90", "k", 2, k)
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:

@@ -8,7 +8,7 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
 from ..kernels.ops import unfold as kernels
-from ..shapes import Shape, numel
+from ..shapes import Shape, an_int, is_int, numel
 from ..tensor import Tensor
 from .pool import Sizes, refuse
 from .reduce import GRAIN
@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 
 def pair(name: str, value: Sizes) -> Pair:
     """A setting as one number for each axis."""
-    found = (value, value) if isinstance(value, int) else tuple(int(v) for v in value)
+    found = (int(value),) * 2 if is_int(value) else tuple(int(v) for v in value)
     if len(found) != 2:
         raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(found)}")
     return found
@@ -271,8 +271,8 @@ def _(g, factor):  # type: ignore[no-untyped-def]
 unshuffled.batched_over()
 
 
-def check_shuffle(name: str, x: Tensor, factor: int, what: str) -> None:
-    """An input needs channels, height and width, a factor must be positive."""
+def check_shuffle(name: str, x: Tensor, factor: Any, what: str) -> int:
+    """The factor: positive. An input needs channels, height and width."""
     if x.ndim < 3:
         raise RuntimeError(
             f"{name} expects input to have at least 3 dimensions, but got input with {x.ndim} "
@@ -280,6 +280,7 @@ def check_shuffle(name: str, x: Tensor, factor: int, what: str) -> None:
         )
     if factor <= 0:
         raise RuntimeError(f"{name} expects a positive {what}, but got {factor}")
+    return an_int(name, what, 2, factor)
 
 
 @export
@@ -302,14 +303,14 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
         tensor([[[1., 2.],
                  [3., 4.]]])
     """
-    check_shuffle("pixel_shuffle", input, upscale_factor, "upscale_factor")
-    square = upscale_factor * upscale_factor
+    factor = check_shuffle("pixel_shuffle", input, upscale_factor, "upscale_factor")
+    square = factor * factor
     if input.shape[-3] % square:
         raise RuntimeError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square "
             f"of upscale_factor, but input.size(-3)={input.shape[-3]} is not divisible by {square}"
         )
-    out: Tensor = shuffled(input, upscale_factor)
+    out: Tensor = shuffled(input, factor)
     return out
 
 
@@ -330,14 +331,14 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         >>> adjit.pixel_unshuffle(adjit.ones(1, 4, 6), 2).shape
         adjit.Size([4, 2, 3])
     """
-    check_shuffle("pixel_unshuffle", input, downscale_factor, "downscale_factor")
+    factor = check_shuffle("pixel_unshuffle", input, downscale_factor, "downscale_factor")
     for name, d in (("height", -2), ("width", -1)):
-        if input.shape[d] % downscale_factor:
+        if input.shape[d] % factor:
             raise RuntimeError(
                 f"pixel_unshuffle expects {name} to be divisible by downscale_factor, but "
                 f"input.size({d})={input.shape[d]} is not divisible by {downscale_factor}"
             )
-    out: Tensor = unshuffled(input, downscale_factor)
+    out: Tensor = unshuffled(input, factor)
     return out
 
 
