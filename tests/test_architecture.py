@@ -20,6 +20,7 @@ LEAVES = {
     "heap_types", "locks", "printing", "shapes", "storage", "version",
 }  # fmt: skip
 MAY_IMPORT = {
+    "_higher_order_ops": {"func", "graph", "ops", "tensor", "utils"},
     "amp": {"autograd", "ops", "tensor"},
     "schedule": {"kernels"},
     "graph": {"schedule", "kernels"},

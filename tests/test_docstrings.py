@@ -21,9 +21,9 @@ from adjit.absent import absent
 
 SOURCE = Path(adjit.__file__).parent
 ROOMS = (
-    "", "accelerator", "amp", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph",
-    "backends", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps",
-    "backends.openmp", "compiler", "config", "cuda", "cuda.amp", "cuda.inspection", "cuda.nvtx",
+    "", "_higher_order_ops", "accelerator", "amp", "autograd", "autograd.forward_ad", "autograd.functional",
+    "autograd.graph", "backends", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn",
+    "backends.mps", "backends.openmp", "compiler", "config", "cuda", "cuda.amp", "cuda.inspection", "cuda.nvtx",
     "cuda.simulator", "distributed", "distributed.algorithms", "distributed.nn", "distributed.optim",
     "distributions", "distributions.constraint_registry", "distributions.constraints",
     "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",

@@ -95,6 +95,7 @@ try:
         _C,
         _dynamo,
         _foreach,
+        _higher_order_ops,
         _logging,
         _utils,
         accelerator,

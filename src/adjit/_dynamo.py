@@ -14,7 +14,7 @@ from .nn.optimized import OptimizedModule
 __all__ = [
     "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph", "assume_constant_result",
     "config", "disable", "exc",
-    "is_compiling", "mark_dynamic", "mark_static", "optimize", "reset",
+    "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "optimize", "reset",
 ]  # fmt: skip
 
 # Settings are accepted: captures are bounded and fall back to running as usual whatever they say.
@@ -37,6 +37,10 @@ class TransformGetItemToIndex(nullcontext[None]):
 
 def mark_dynamic(t: Any, index: Any, **kwargs: Any) -> None:
     """Accepted: every shape has a capture of its own."""
+
+
+def mark_static_address(t: Any, guard: bool = True) -> None:
+    """Accepted: a capture asks each call where its tensors are."""
 
 
 def mark_static(t: Any, index: Any = None) -> None:

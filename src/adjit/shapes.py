@@ -338,6 +338,11 @@ def some_ints(value: Any) -> list[int]:
     return [v.__index__() for v in value]
 
 
+def for_each(value: Any, count: int) -> Shape:
+    """A setting as one number for each axis: one for all of `count`, or those that are given."""
+    return (operator.index(value),) * count if is_int(value) else tuple(map(operator.index, value))
+
+
 def checked_shape(args: Any) -> Size:
     """A shape for new memory.
 

@@ -9,7 +9,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..ops import creation
-from ..shapes import is_int
+from ..shapes import for_each
 from ..tensor import Tensor
 from . import functional as F
 from . import init
@@ -365,7 +365,7 @@ class LayerNorm(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _as_shape(normalized_shape)
+        self.normalized_shape = for_each(normalized_shape, 1)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self.register_parameter("weight", None)
@@ -432,7 +432,7 @@ class RMSNorm(Module):
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = _as_shape(normalized_shape)
+        self.normalized_shape = for_each(normalized_shape, 1)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self.register_parameter("weight", None)
@@ -788,7 +788,3 @@ class PairwiseDistance(Module):
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
-
-
-def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if is_int(normalized_shape) else tuple(normalized_shape)

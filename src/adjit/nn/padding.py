@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..shapes import is_int
+from ..shapes import for_each
 from ..tensor import Tensor
 from . import functional as F
 from .module import Module
-
-
-def _for_both_ends(padding: int | Sequence[int], axes: int) -> tuple[int, ...]:
-    return (padding,) * (2 * axes) if is_int(padding) else tuple(padding)
 
 
 class _Pad(Module):
@@ -22,7 +18,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = _for_both_ends(padding, self._axes)
+        self.padding = for_each(padding, 2 * self._axes)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.pad(input, self.padding, self._mode)

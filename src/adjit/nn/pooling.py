@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..shapes import is_int
+from ..shapes import for_each
 from ..tensor import Tensor
 from . import functional as F
 from .module import Module
 
 Sizes = int | Sequence[int]
-
-
-def _for_each(value: Sizes, axes: int) -> tuple[int, ...]:
-    return (value,) * axes if is_int(value) else tuple(value)
 
 
 class _MaxPoolNd(Module):
@@ -110,9 +106,9 @@ class _MaxUnpoolNd(Module):
 
     def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
         super().__init__()
-        self.kernel_size = _for_each(kernel_size, self._axes)
-        self.stride = _for_each(kernel_size if stride is None else stride, self._axes)
-        self.padding = _for_each(padding, self._axes)
+        self.kernel_size = for_each(kernel_size, self._axes)
+        self.stride = for_each(kernel_size if stride is None else stride, self._axes)
+        self.padding = for_each(padding, self._axes)
 
     def forward(
         self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
@@ -210,9 +206,9 @@ class AvgPool1d(_AvgPool):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__()
-        self.kernel_size = _for_each(kernel_size, 1)
-        self.stride = _for_each(kernel_size if stride is None else stride, 1)
-        self.padding = _for_each(padding, 1)
+        self.kernel_size = for_each(kernel_size, 1)
+        self.stride = for_each(kernel_size if stride is None else stride, 1)
+        self.padding = for_each(padding, 1)
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
@@ -506,7 +502,7 @@ class _FractionalMaxPool(Module):
     ) -> None:
         super().__init__()
         name = type(self).__name__
-        self.kernel_size = _for_each(kernel_size, self._axes)
+        self.kernel_size = for_each(kernel_size, self._axes)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
         if output_size is None and output_ratio is None:
@@ -515,7 +511,7 @@ class _FractionalMaxPool(Module):
             )
         if output_size is not None and output_ratio is not None:
             raise ValueError("only one of output_size and output_ratio may be specified")
-        self.output_size = None if output_size is None else _for_each(output_size, self._axes)
+        self.output_size = None if output_size is None else for_each(output_size, self._axes)
         self.output_ratio = None
         if output_ratio is not None:
             ratios = (output_ratio,) if isinstance(output_ratio, (int, float)) else output_ratio

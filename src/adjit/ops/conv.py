@@ -21,7 +21,7 @@ from ..graph.operation import Operation, normalizes, operation
 from ..graph.record import check_tensor
 from ..kernels.language.turning import TILE
 from ..schedule import run_cpu
-from ..shapes import Shape, is_int
+from ..shapes import Shape, for_each
 from ..tensor import Tensor
 from . import creation
 from .conv_plans import ConvPlan, Geometry, geometry_of, plan_convolve, plan_correlate
@@ -313,7 +313,7 @@ def spread(name: str, value: int | Sequence[int], axes: int, dims: int) -> Shape
     Raises:
         RuntimeError: if there are other than one or `dims` numbers.
     """
-    values = (int(value),) * axes if is_int(value) else tuple(int(v) for v in value)
+    values = for_each(value, axes)
     if len(values) == 1:
         values *= dims
     if len(values) != dims:

@@ -8,7 +8,7 @@ from typing import Any
 from .. import dtypes
 from ..graph.export import export
 from ..graph.operation import Operation, operation
-from ..shapes import Shape, is_int
+from ..shapes import Shape, for_each
 from ..tensor import Tensor
 from . import creation, random
 from .comparison import where
@@ -106,7 +106,7 @@ def settings_of(
         output_size = [int(length * ratio) for length, ratio in zip(size, ratios, strict=True)]
     sizes = []
     for what, value in (("kernel_size", kernel_size), ("output_size", output_size)):
-        given = (int(value),) * n if is_int(value) else tuple(map(int, value))
+        given = for_each(value, n)
         if len(given) != n:
             ints = "Ints" if n == 2 else "three Ints"
             raise RuntimeError(f"{name}: {what} must either be a single Int or tuple of {ints}")

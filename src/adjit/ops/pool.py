@@ -18,7 +18,7 @@ from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import pool as kernels
 from ..kernels.ops import resample
 from ..schedule.settle import float_word
-from ..shapes import Shape, is_int, numel
+from ..shapes import Shape, for_each, is_int, numel
 from ..tensor import Tensor
 from . import creation, layouts
 from .reduce import GRAIN, without_elements
@@ -57,9 +57,7 @@ def hashable(value: Any) -> Any:
 
 def sizes_of(name: str, what: str, value: Sizes, n: int) -> Shape:
     """A setting as one number for each axis."""
-    if is_int(value):
-        return (int(value),) * n
-    found = tuple(int(v) for v in value)
+    found = for_each(value, n)
     if len(found) == 1:
         return found * n
     if len(found) == n:

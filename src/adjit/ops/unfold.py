@@ -8,7 +8,7 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
 from ..kernels.ops import unfold as kernels
-from ..shapes import Shape, an_int, is_int, numel
+from ..shapes import Shape, an_int, for_each, numel
 from ..tensor import Tensor
 from .pool import Sizes, refuse
 from .reduce import GRAIN
@@ -21,10 +21,10 @@ Pair = tuple[int, int]
 
 def pair(name: str, value: Sizes) -> Pair:
     """A setting as one number for each axis."""
-    found = (int(value),) * 2 if is_int(value) else tuple(int(v) for v in value)
+    found = for_each(value, 2)
     if len(found) != 2:
         raise RuntimeError(f"It is expected {name} equals to 2, but got size {len(found)}")
-    return found
+    return found[0], found[1]
 
 
 def check_windows(kernel: Pair, dilation: Pair, padding: Pair, stride: Pair) -> None:
