@@ -227,6 +227,23 @@ def test_sums_do_not_depend_on_threads():
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("rows", [30, 900])
+def test_wide_rows_are_added_up_in_the_order_of_their_indices(rows):
+    x, values = (rng.standard_normal((n, 70)).astype(np.float32) for n in (rows, 400))
+    places = rng.integers(-rows, rows, 400)
+    expected = x.copy()
+    np.add.at(expected, places, values)
+    index, added, table = adjit.tensor(places), adjit.tensor(values), adjit.tensor(x)
+    np.testing.assert_array_equal(table.index_put((index,), added, True).numpy(), expected)
+    over = table * 1
+    over.index_put_((index,), added, True)
+    np.testing.assert_array_equal(over.numpy(), expected)
+    np.testing.assert_array_equal(table.numpy(), x)
+    places[7] = rows
+    with pytest.raises(IndexError, match=f"index {rows} is out of bounds"):
+        table.index_put((adjit.tensor(places),), added, True).numpy()
+
+
 @pytest.mark.parametrize(
     ("call", "shape"),
     [

@@ -176,7 +176,7 @@ ON_PURPOSE = [
     ),
     Purpose(
         "results of other ops lie in C order",
-        "cat rot90",
+        "rot90",
         FORM + "stride",
         "",
         True,

@@ -352,3 +352,25 @@ def test_parts_of_tensor_split_are_ordinary_views(cuts):
     y.sum().backward()
     n = first.numel()
     assert x.grad.tolist() == [6.0] * n + [2.0] * (7 - n)
+
+
+@pytest.mark.parametrize("dim", range(4))
+@pytest.mark.parametrize("second", ["channels_last", "contiguous_format"])
+def test_joined_images_lie_as_most_of_them_do(dim, second):
+    shapes = [[3, 4, 5, 6], [3, 4, 5, 6]]
+    shapes[1][dim] = 2
+    arrays = [np.arange(np.prod(s), dtype=np.float64).reshape(s) for s in shapes]
+
+    def leaf(a, layout):
+        laid_out = adjit.tensor(a).contiguous(memory_format=getattr(adjit, layout))
+        return laid_out.detach().requires_grad_()
+
+    images = [leaf(arrays[0], "channels_last"), leaf(arrays[1], second)]
+    joined = adjit.cat(images, dim)
+    expected = np.concatenate(arrays, dim)
+    assert joined.is_contiguous(memory_format=adjit.channels_last)
+    np.testing.assert_array_equal(joined.detach().numpy(), expected)
+    (joined * adjit.tensor(expected)).sum().backward()
+    for image, array in zip(images, arrays, strict=True):
+        np.testing.assert_array_equal(image.grad.numpy(), array)
+    assert adjit.cat([images[1].detach().contiguous()] * 2, dim).is_contiguous()

@@ -694,27 +694,31 @@ def erfc(x, k):
     size = abs(x)
     y = where(size > k.ERFC_MAX, k.ERFC_MAX, size)
     square, square_low = two_product(y, y)
-    n, r, r_low = reduced_by_ln2(-square, k)
-    s, s_low = expm1_parts(*fast_two_sum(r, r_low - square_low), k)
-    e, e_low = fast_two_sum(1.0, s)
-    below, below_low = two_sum(y, constant(x, k.ERFCX_SHIFT))
+    lift = (k.BIAS + 1) // 2  # 2**n alone may not be normal
+    magic = k.MAGIC + k.BIAS + lift
+    shifted = fma(-square, k.LOG2_E, magic)
+    n = shifted - magic
+    near = fma(-n, k.LN2_HIGH, -square)
+    near_low = fma(-n, k.LN2_LOW, -square_low)
+    r = near + near_low
+    z = r * r
+    e, e_low = fast_two_sum(1.0, near)  # exp(-y**2) is 2**n (e + e_low)
+    e_low = e_low + fma(z, exp_slope(r, z, k), near_low)
     one = constant(x, 1.0)
-    t, t_low = quotient(one, constant(x, 0.0), below, below_low)
+    below, below_low = fast_two_sum(constant(x, k.ERFCX_SHIFT), y)  # exact for larger y too
+    t = one / below
+    t_low = t * fma(-t, below_low, fma(-t, below, one))
     u, u_low = fast_two_sum(constant(x, -k.ERFCX_CENTER), t)
-    q = polynomial(u, k.ERFCX[2:])
-    p, p_low = fast_fma(u, q, k.ERFCX[1])
+    p, p_low = fast_fma(u, polynomial(u, k.ERFCX[2:]), k.ERFCX[1])
     q, q_low = fast_fma(u, p, k.ERFCX[0])
     low, slope_low = k.ERFCX_LOWS
-    p_low = fma(u_low + t_low, polynomial(u, k.ERFCX_SLOPE), fma(u, p_low + slope_low, q_low + low))
+    q_low = fma(u_low + t_low, polynomial(u, k.ERFCX_SLOPE), fma(u, p_low + slope_low, q_low + low))
     tail, tail_low = two_product(t, q)
-    tail_low = tail_low + fma(t, p_low, t_low * q)
-    value, value_low = two_product(e, tail)
-    value_low = value_low + fma(e, tail_low, (e_low + s_low) * tail)
-    value, value_low = fast_two_sum(value, value_low)
-    outer = scaled(value, n, k)
-    mirrored, mirrored_low = fast_two_sum(constant(x, 2.0), -outer)
-    outer = where(x > 0.0, outer, mirrored + mirrored_low)
-    total, low = two_sum(one, -x)
+    tail_low = tail_low + fma(t, q_low, t_low * q)
+    value = fma(tail, e, fma(tail, e_low, tail_low * e))
+    outer = value * from_bits(bits(shifted) << k.MANTISSA_BITS) * 2.0**-lift
+    outer = where(x > 0.0, outer, 2.0 - outer)
+    total, low = fast_two_sum(one, -x)
     inner = total + (low - x * polynomial(x * x, k.ERF))
     return where(size > 0.5, outer, inner)
 
@@ -793,20 +797,17 @@ def pow(x, y, k):
 
 @vectorised
 def rsqrt(x, k):
-    """1 / sqrt(x), without a division: Newton's steps from the guess that halved bits make."""
-    subnormal = x < k.SMALLEST_NORMAL
-    half_lift = (k.MANTISSA_BITS + 2) // 2
-    normal = where(subnormal, x * 4.0**half_lift, x)
-    y = from_bits(k.RSQRT_BITS - shift_down(bits(normal), 1))
-    rest = fma(-normal * y, y, 1.0)
-    y = fma(y * rest, polynomial(rest, k.RSQRT_STEP), y)
+    """1 / sqrt(x), without a division: Newton's steps from the guess that subtracted bits make."""
+    root = sqrt(x)
+    y = from_bits(k.INVERSE_BITS - bits(root))
+    rest = fma(-root, y, 1.0)
+    y = fma(y * rest, polynomial(rest, k.INVERSE_STEP), y)
     for _ in range(k.RSQRT_MORE_STEPS):
-        y = fma(0.5 * y, fma(-normal * y, y, 1.0), y)
-    y = y * where(subnormal, constant(x, 2.0**half_lift), 1.0)
-    y = where(x == np.inf, 0.0, y)
-    i = bits(x)
-    edge = from_bits(i | bits(constant(x, np.inf)) | shift_down(i << 1, k.MANTISSA_BITS - 14))
-    return where(x <= 0.0, edge, y)  # the edge is -+inf at -+0 and NaN below
+        half = from_bits(bits(y) - (1 << k.MANTISSA_BITS))  # other units than those of products
+        y = fma(half, fma(-x * y, y, 1.0), y)
+    # The bits of inf less those of the root are some 2 / root, or inf and 0, of which the steps make NaN.
+    above = from_bits(bits(constant(x, np.inf)) - bits(root))
+    return where(y < above, y, above)
 
 
 @vectorised

@@ -192,6 +192,56 @@ def add_to_table(args, start, stop):
                     target[place] = T(target[place] + source[k * value_inner])
 
 
+# Rows met one after the other, each with all that is added to it: the result is written once, and threads share
+# out rows. Chains have for each row the first index that names it, then for each index the next one.
+NO_MORE = -1
+
+
+@kernel
+def chain_rows(args, start, stop):
+    """The chains of a table's rows, without the rows of one index; there is one unit, and one indexed axis."""
+    p = words(args)
+    indices, first, status = at(p[1], I), at(p[4], I), at(p[5], I)
+    count, skipped, axes = p[6], p[9], shifted(p, 10)
+    if not are_rows(indices, count, axes, status):
+        return  # before anything is written: a plan may have these sums over what others have read
+    rows = axes[2]
+    following = shifted(first, rows)
+    for row in range(rows):
+        first[row] = NO_MORE
+    for i in range(count - 1, -1, -1):
+        index = indices[i]
+        if index != skipped:
+            row = index + rows if index < 0 else index
+            following[i] = first[row]
+            first[row] = i
+
+
+@kernel
+def add_chains(args, start, stop):
+    """out[row] = x[row] and the values of its chain, in order; a unit is a row."""
+    p = words(args)
+    x, values, out, first = at(p[0], T), at(p[2], T), at(p[3], T), at(p[4], I)
+    inner, value_row, axes = p[7], p[8], shifted(p, 10)
+    following = shifted(first, axes[2])
+    for row in range(start, stop):
+        before, target, i = shifted(x, row * inner), shifted(out, row * inner), first[row]
+        if i == NO_MORE:
+            if p[0] != p[3]:
+                for k in range(inner):
+                    target[k] = before[k]
+            continue
+        source = shifted(values, i * value_row)
+        for k in range(inner):
+            target[k] = T(before[k] + source[k])
+        i = following[i]
+        while i != NO_MORE:
+            source = shifted(values, i * value_row)
+            for k in range(inner):
+                target[k] = T(target[k] + source[k])
+            i = following[i]
+
+
 # --------------------------------------------------------------------------- bags
 
 

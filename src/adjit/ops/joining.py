@@ -16,6 +16,7 @@ from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
+from . import layouts
 from .creation import empty
 
 
@@ -145,11 +146,28 @@ _joins: dict[Any, tuple[list[Shape] | None, int, tuple[int, ...], dtype]] = {}
 
 @operation("CatBackward0")
 def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype) -> Tensor:
-    """Tensors of these sizes along `dim`, one after the other."""
+    """Tensors of these sizes along `dim`, one after the other; images lie as most of them do.
+
+    What is made of the result, and what its gradient is made of, then lies so too.
+    """
+    at_end = lie_as_images(tensors)
+    if at_end:
+        order = layouts.last(tensors[0].ndim)
+        tensors, dim = [t.permute(order) for t in tensors], order.index(dim)
     first = tensors[0].shape
     shape = (*first[:dim], sum(sizes), *first[dim + 1 :])
     inner = numel(first[dim + 1 :])
-    return side_by_side(tensors, shape, numel(first[:dim]), [n * inner for n in sizes], kind)
+    widths = [n * inner for n in sizes]
+    joined = side_by_side(tensors, shape, numel(first[:dim]), widths, kind)
+    return layouts.as_images(joined, at_end)
+
+
+def lie_as_images(tensors: Sequence[Tensor]) -> bool:
+    """Whether they are images most elements of which lie with the channels at the end."""
+    if tensors[0].ndim < 4:
+        return False
+    balance = [t.numel() if layouts.channels_last(t) else -t.numel() for t in tensors]
+    return sum(balance) > 0
 
 
 MOST_PARTS = max(kernels.JOINS)

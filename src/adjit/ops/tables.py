@@ -11,10 +11,12 @@ from ..graph import write
 from ..graph.launch import launch
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
-from ..schedule.planning.recipe import GRAIN, Recipe
+from ..schedule.planning.recipe import GRAIN, Recipe, Step
 from ..shapes import Shape, broadcast_shapes, coalesce, numel
 from ..tensor import Tensor
 from .joining import stack
+
+CHAINED = 64  # elements of a row from which it pays to sort rows before they are added up
 
 
 def out_of_bounds(kind: type[Exception], prefix: str = "") -> dict[int, Any]:
@@ -165,6 +167,19 @@ def write_rows(
     (outer, outer_step), (inner, inner_step) = table.outer, table.inner
     skipped = -(1 << 62) if skip is None else skip
     kind = x.dtype if add else carrier(x.dtype)
+    rows = table.axes[2]
+    if (
+        add and len(axes) == outer == inner_step == steps[2] == 1 and inner >= CHAINED
+        and rows <= 4 * table.count and base.spec.device is devices.CPU
+    ):  # fmt: skip
+        out = launch(
+            [(kernels.chain_rows, 1, 1), (kernels.add_chains, rows, max(1, GRAIN // inner))],
+            (base, table.indices, values), [(base.shape, x.dtype)], bind={"T": kind},
+            words=(table.count, inner, steps[1], skipped, *table.axes),
+            scratch=8 * (rows + table.count), fallible=True, messages=messages,
+        )  # fmt: skip
+        over_first(out, base, careful=True, copies=False)
+        return out if back is None else out.permute(back)
     units = outer * inner if table.count else 0
     out = launch(
         [
@@ -184,24 +199,24 @@ def write_rows(
     return out if back is None else out.permute(back)
 
 
-def over_first(out: Tensor, first: Tensor, *, careful: bool = False) -> Tensor:
+def over_first(out: Tensor, first: Tensor, *, careful: bool = False, copies: bool = True) -> Tensor:
     """Let a node that begins by copying `first` write over its bytes where nobody else looks.
 
-    A careful one has not written anything if it fails.
+    A careful one has not written anything if it fails. One that does not copy sees for itself where it writes.
     """
     recipe = out.storage.value.recipe  # None: another thread has run it
     if recipe is not None and first.spec is out.spec and write.is_all(first):
-        recipe.alias = recipe.alias or _without_copy(recipe)
+        recipe.alias = recipe.alias or _written_over(recipe, recipe.steps[copies:])
         recipe.careful = careful and recipe.device is devices.CPU
     return out
 
 
-def _without_copy(recipe: Recipe) -> Recipe:
-    """A recipe whose first step copies its first input, for where that lies in its place already."""
+def _written_over(recipe: Recipe, steps: list[Step]) -> Recipe:
+    """A recipe whose first input lies in its place already: it takes these steps."""
     if len(recipe.steps) < 2 or not recipe.spec.numel or recipe.device is not devices.CPU:
         return recipe
     made = Recipe(
-        recipe.name, recipe.inputs, recipe.outputs, recipe.steps[1:], recipe.constants,
+        recipe.name, recipe.inputs, recipe.outputs, steps, recipe.constants,
         scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible,
     )  # fmt: skip
     made.can_take_fast_path, made.late = False, recipe.late
