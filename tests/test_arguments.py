@@ -109,7 +109,7 @@ def _with_numbers(T, n):
         "view": lambda: x.reshape(n(2), -1).view((n(2), -1)).view(n(2), 12),
         "expand": lambda: x[None].expand(n(2), 4, 6) + x[None].expand((n(2), n(4), 6)),
         "broadcast_to": lambda: x[0].broadcast_to((n(2), 6)),
-        "zeros": lambda: T.zeros(n(2), 3) + T.zeros((n(2), n(3))) + T.empty(n(2), 3) * 0,
+        "zeros": lambda: T.zeros(n(2), 3) + T.zeros((n(2), n(3))) + T.empty(n(2), 3).zero_(),
         "full": lambda: T.full((n(2), 3), 1.0) + x.new_full((n(2), 3), 1.0) + x.new_zeros(n(2), 3),
         "random": lambda: T.rand(n(2), 3) * T.randn((n(2), 3)) * 0 + T.randint(0, n(1), (n(2), 3)),
         "randperm": lambda: T.randperm(n(3)) * 0,
