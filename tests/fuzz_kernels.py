@@ -261,7 +261,67 @@ class Program:
         self.counters.pop()
         self.loops -= 1
 
+    def steps(self):
+        """A loop whose rounds write arrays, as stages of a step, whole or in parts, and read them then."""
+        r, first = self.r, self.names + 1
+        self.names += 5
+        names = [f"u{k}" for k in range(first, first + r.randint(1, 4))]
+        outside = [u for u in names if r.random() < 0.5]
+        for u in outside:
+            self.add(f"{u} = np.full(5, 0.1)")
+        self.loops += 1
+        self.add(r.choice([f"for i{first} in range({r.randint(1, 4)}):", "while m < 4:"]))
+        self.depth += 1
+        self.add("m += 1")
+        stages = ["x", "y", "w"]
+        for u in names:
+            is_whole = False
+            if u not in outside:
+                is_whole = r.random() < 0.6
+                self.add(f"{u} = np.{'empty' if is_whole else 'zeros'}(5)")
+            self.stage(u, r.choice(stages), is_whole)
+            if r.random() < 0.2:
+                self.add(f"{u}[{r.randrange(5)}] += 0.5 * {u}[{r.randrange(5)}]")
+            stages.append(u)
+        for _ in range(r.randint(1, 2)):
+            u, v, x = r.choice(stages), r.choice(names), r.choice("xyw")
+            self.add(r.choice([
+                f"{x}[:] = 0.9 * {x} + 0.1 * {u} * {v}", f"{x} += 0.2 * {v} - 0.1 * {u} * {v}",
+                f"c = 0.5 * c + {u}[{r.randrange(5)}] * {v}[m % 5]",
+                f"{x}[{r.randrange(5)}] = {u}[m % 5] * {v}[2]",
+            ]))  # fmt: skip
+        if r.random() < 0.3:
+            self.add(f"if {self.condition()}:")
+            self.add("    break")
+        self.depth -= 1
+        self.loops -= 1
+
+    def stage(self, u, v, is_whole):
+        """Statements that write an array, all of its elements or not."""
+        r, number = self.r, self.number()
+        form = r.random()
+        if form < 0.25:
+            parts = [] if is_whole else [(0, 1, 3), range(4)]
+            for k in r.choice([range(5), (4, 0, 1, 2, 3), *parts]):
+                self.add(f"{u}[{k}] = {v}[{r.randrange(-1, 5)}] * {number}")
+        elif form < 0.4:
+            self.add(f"{u}[:] = {v} * {number} - 0.1")
+        else:
+            parts = [] if is_whole else ["4", "1, 5", "m % 6"]
+            self.add(
+                f"for j in range({r.choice(['5', f'len({u})', f'{v}.shape[0]', '4, -1, -1', *parts])}):"
+            )
+            place = r.choice(["j", "j", "4 - j"] if is_whole else ["j", "j", "j - 1", "m % 5"])
+            indent = ""
+            if not is_whole and r.random() < 0.3:
+                self.add(f"    if {v}[j] > 0.1:")
+                indent = "    "
+            value = f"0.4 * {v}[{r.choice(['j', 'j - 1'])}] * {number} + 0.3 * {r.choice('xyw')}[j]"
+            self.add(f"    {indent}{u}[{place}] = {value}")
+
     def source(self):
+        if self.r.random() < 0.25:
+            self.steps()
         for _ in range(self.r.randint(3, 7)):
             self.statement()
         return HEAD + "\n".join(self.lines) + "\n" + TAIL

@@ -18,6 +18,8 @@ from numba import njit, prange
 import adjit
 from adjit import config
 from adjit.user_kernels import NotDifferentiable, dispatch, generated
+from adjit.user_kernels.structure import Make, Repeat
+from adjit.user_kernels.written_first import written_first
 
 
 def copies(args):
@@ -1633,6 +1635,143 @@ def test_checkpoints_that_cannot_be_are_refused():
 
     with pytest.raises(NotDifferentiable, match="writes into an array of dtype i4"):
         adjit.value_and_grad(counts, checkpoint=True)(0.5, 10)
+
+
+def heun(x, k, dt, n):
+    """Stages as large as the state, of a size that is not known."""
+    y = x.copy()
+    for _ in range(n):
+        slope = np.empty(len(y))
+        for i in range(len(y)):
+            slope[i] = k * y[i - 1] * y[i] - y[i]
+        there = y + dt * slope
+        after = np.empty(len(y))
+        for i in range(len(y)):
+            after[i] = k * there[i - 1] * there[i] - there[i]
+        y += 0.5 * dt * (slope + after)
+    return np.sum(y * y)
+
+
+def swing(x, dt):
+    """Stages of known sizes, a number that is handed on, a loop that is left."""
+    y, t = x.copy(), 0.0
+    while t < 1.0:
+        there = np.empty(2)
+        there[0] = y[0] + 0.5 * dt * y[1]
+        there[1] = y[1] - 0.5 * dt * y[0] * y[0]
+        slope = np.array([there[1] * there[0] + there[1], -there[0] * there[0] * (1.0 + t)])
+        far = y + dt * slope
+        last = np.array([far[1] * (1.0 + far[0]), -far[0] * far[1]])
+        y += 0.5 * dt * (slope + last)
+        t += dt * (1.0 + y[0] * y[0])
+        if y[1] < -0.5:
+            break
+    return y[0] * y[1] + t
+
+
+@pytest.mark.parametrize(
+    ("f", "args", "most"),
+    [(heun, (X, 0.3, 0.1, 200), 8 * 200 * len(X) + 5000), (swing, (X[:2], 0.0131), 2700)],
+)
+def test_rounds_run_again_where_that_saves_half_of_the_tape(f, args, most):
+    assert_gradients(f, *args)
+    text = adjit.kernel(f).explain(*args)
+    assert (
+        "the state of a loop at the start of each round, which runs again on the way back" in text
+    )
+    assert int(re.findall(r"on the tape: (\d+)", text)[0]) <= most
+
+
+def test_rounds_run_once_where_they_take_long_or_need_as_much():
+    def by_rows(x, n):  # len(x) steps for each element of a stage
+        y = x.copy()
+        for _ in range(n):
+            a, b = np.empty(len(y)), np.empty(len(y))
+            for i in range(len(y)):
+                s = 0.0
+                for j in range(len(y)):
+                    s += y[j] * x[i]
+                a[i] = s * y[i]
+                b[i] = a[i] * a[i]
+            y += b * a
+        return np.sum(y)
+
+    def costly(x, n):
+        y = x.copy()
+        for _ in range(n):
+            a = 0.5 * np.sin(y)
+            b = a * a
+            y += b * a
+        return np.sum(y)
+
+    def small_stages(x, n):
+        y, a = x.copy(), np.empty(2)
+        for _ in range(n):
+            a[0] = y[0] * y[1]
+            a[1] = a[0] * y[1]
+            for i in range(len(y)):
+                y[i] = 0.5 * y[i] * a[1] + y[i] * y[i]
+        return np.sum(y)
+
+    for f in (by_rows, costly, small_stages):
+        assert "start of each round" not in adjit.kernel(f).explain(X, 3)
+
+
+def test_arrays_that_rounds_write_before_they_read_them():
+    def leftovers(x, n):
+        y = x[0]
+        odd, part, sums, ahead = np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
+        short, fresh, grid = np.zeros(5), np.zeros(len(x)), np.zeros((3, len(x)))
+        for t in range(n):
+            for i in range(3):
+                for _ in range(1 - t % 2):  # in each second round only
+                    odd[i] = x[i] * y
+            part[0] = y
+            part[1] = x[1]
+            if t % 3 == 0:
+                part[2] = y * y
+            sums[0] += y
+            y += ahead[2] * odd[1] * part[2] * sums[0]
+            for i in range(3):
+                ahead[i] = x[i] * y
+            for i in range(len(x)):  # nobody knows whether these are 5
+                short[i] = x[i] * y
+                fresh[i] = y * x[i]
+                fresh[i] += 1.0
+                grid[0, i] = y
+                grid[1, i] = grid[0, i] * x[i]
+            for i in range(len(x)):
+                grid[2, i] = fresh[i]
+            y = 0.5 * y + short[4] + fresh[1] * grid[2, 3]
+        return y
+
+    kinds = (numba.typeof(X), numba.types.int64)
+    form = generated.typed_form(leftovers, kinds)
+    (loop,) = (i for i in form.body.items if isinstance(i, Repeat))
+    names = [f"a_{k}" if k else "a" for k in range(7)]  # of the arrays in their order
+    assert [i.dst for i in form.body.items if isinstance(i, Make)] == names
+    assert written_first(form, loop) == {"a_5", "a_6"}  # fresh, grid
+
+
+def test_checks_of_sizes_that_are_known_are_dropped():
+    def pair(x, y, n):
+        a, b = np.empty(3), np.empty(3)
+        s = 0.0
+        for _ in range(n):
+            for i in range(len(a)):
+                a[i] = b[i] = s + i
+            c = a * b + x
+            d = x - a + y
+            s += np.sum(c * d)
+        return s
+
+    code = text_of(pair, (X, X, 3)).partition("def way_back")[0]
+    assert code.count("raise ValueError") == 2  # x beside a, y beside what is as long
+    assert "range(n" not in code.replace("range(n):", "")
+    assert_gradients(pair, X[:3].copy(), Y[:3].copy(), 2)
+    with pytest.raises(ValueError, match="shapes of arrays do not agree"):
+        adjit.value_and_grad(pair)(X[:3].copy(), Y[:2].copy(), 2)
+    assert adjit.value_and_grad(pair)(X, Y, 0)[0] == 0.0  # no round, no check
 
 
 def test_only_indices_that_may_be_negative_are_asked():

@@ -14,6 +14,7 @@ from .refusal import NotDifferentiable
 from .structure import Load, Procedure, Repeat, StoreElement, Suite, walk
 from .undo import may_read_before
 from .writing import Lines, ProcedureWriter
+from .written_first import written_first
 
 _SIZES = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
 
@@ -34,12 +35,15 @@ class Parts:
     way back `T_d` is a part, `T_e` its first round."""
 
     what = "checkpoint= of a loop"
+    when = "the starts of its parts, about √(2n) times for n rounds"
+    at_start = "_p"  # ends the names of what was handed on to the first round of a part
 
     def __init__(self, f: Procedure, loop: Repeat) -> None:
         self.f, self.loop, self.trips = f, loop, loop.trips
         stores = [i for _, i in walk(loop.body) if isinstance(i, StoreElement)]
         self.stores = {s.array: [t for t in stores if t.array == s.array] for s in stores}
         self.loads = [i for _, i in walk(loop.body) if isinstance(i, Load)]
+        self.written_first = written_first(f, loop)
         self.arrays: list[str] = []  # that are kept
         self.numbers = [c.inside for c in loop.carried]
         inside = [c for _, i in walk(loop.body) if isinstance(i, Repeat) for c in i.carried]
@@ -67,7 +71,8 @@ class Parts:
         self.arrays = [
             name
             for name, stores in self.stores.items()
-            if any(
+            if name not in self.written_first
+            and any(
                 s.adds
                 or s.old in undone
                 or any(
@@ -81,16 +86,27 @@ class Parts:
 
     # ----- forward -----
 
+    def before_loop(self, w: Lines) -> None:
+        w.add(f"{self.trips}_s = {self.trips}_c = 0")
+
     def before_round(self, w: Lines) -> None:
         t = self.trips
         w.add(f"if {t}_s == {t}_c * ({t}_c + 1) // 2:  # a part of {t}_c + 1 rounds begins")
         with w.indented():
             w.add(f"{t}_c += 1")
-            if self.numbers:
-                w.add(f"{t}_p = reserve(tape, {8 * len(self.numbers)})")
-            for k, name in enumerate(self.numbers):
-                w.add(f"at_{self.f.types[name]}({t}_p + {8 * k})[0] = {name}")
-            self.keep_arrays(w)
+            self.keep(w)
+
+    def after_round(self, w: Lines) -> None:
+        w.add(f"{self.trips}_s += 1")
+
+    def keep(self, w: Lines) -> None:
+        """Code that puts the state at the start of a round on the tape."""
+        t = self.trips
+        if self.numbers:
+            w.add(f"{t}_p = reserve(tape, {8 * len(self.numbers)})")
+        for k, name in enumerate(self.numbers):
+            w.add(f"at_{self.f.types[name]}({t}_p + {8 * k})[0] = {name}")
+        self.keep_arrays(w)
 
     def keep_arrays(self, w: Lines) -> None:
         for name in self.arrays:
@@ -113,7 +129,7 @@ class Parts:
         loop.counter = loop.counter or f"{self.trips}_i_k"
         loop.start, loop.stop = f"{self.trips}_start_k", f"{self.trips}_stop_k"
         for c in loop.carried:
-            c.first, c.after = f"{c.inside}_p", c.inside
+            c.first, c.after = f"{c.inside}{self.at_start}", c.inside
         try:
             yield
         finally:
@@ -130,13 +146,18 @@ class Parts:
         w.add(f"{t}_start_k = {shift if start == '0' else f'{start} + {shift}'}")
         rounds = f"min({t}_s - {t}_e, {t}_d + 1)"
         w.add(f"{t}_stop_k = {t}_start_k + {rounds if step == 1 else f'{rounds} * ({step})'}")
+        self.restore(w)
+
+    def restore(self, w: Lines) -> None:
+        """Code that takes the state at the start of a round from the tape."""
+        t = self.trips
         self.restore_arrays(w)
         if self.numbers:
             w.add(f"{t}_p = release(tape, {8 * len(self.numbers)})")
         for k, name in enumerate(self.numbers):
             kind = self.f.types[name]
             as_bool = " != 0" if kind == "b1" else ""
-            w.add(f"{name}_p = at_{kind}({t}_p + {8 * k})[0]{as_bool}")
+            w.add(f"{name}{self.at_start} = at_{kind}({t}_p + {8 * k})[0]{as_bool}")
 
     def restore_arrays(self, w: Lines) -> None:
         for name in reversed(self.arrays):
@@ -155,7 +176,7 @@ class FirstRun(ProcedureWriter):
 
     def before_loop(self, loop: Repeat, w: Lines) -> None:
         if loop is self.parts.loop:
-            w.add(f"{loop.trips}_s = {loop.trips}_c = 0")
+            self.parts.before_loop(w)
 
     def before_round(self, loop: Repeat, w: Lines) -> None:
         if loop is self.parts.loop:
@@ -163,7 +184,7 @@ class FirstRun(ProcedureWriter):
 
     def after_round(self, loop: Repeat, w: Lines) -> None:
         if loop is self.parts.loop:
-            w.add(f"{loop.trips}_s += 1")
+            self.parts.after_round(w)
 
     def before_error(self, w: Lines) -> None:
         w.add("close_tape(tape)")

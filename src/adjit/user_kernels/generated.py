@@ -327,10 +327,9 @@ def _kept(writer: ReverseWriter) -> list[tuple[str, str, str]]:
     for _, item in walk(f.body):
         if isinstance(item, Make):
             found.append((item.dst, item.note, "an array of the function"))
-    for loop, parts in writer.parts.items():
+    for loop, parts in [*writer.parts.items(), *writer.single.items()]:
         state = ", ".join([*parts.numbers, *parts.arrays]) or "nothing"
-        why = "the state of a loop at the starts of its parts, about √(2n) times for n rounds"
-        found.append((state, loop.note, why))
+        found.append((state, loop.note, f"the state of a loop at {parts.when}"))
     return found
 
 

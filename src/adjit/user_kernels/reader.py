@@ -13,6 +13,7 @@ from .expressions import may_have_rows
 from .for_each import rounds
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
 from .numpy_functions import NumpyFunctions
+from .sizes import use_demands
 from .source import Function, SourceText, python_function
 from .structure import (
     Atom,
@@ -114,6 +115,8 @@ class FunctionReader(NumpyFunctions):
             heading=f"{source.filename}:{source.first}",
         )
         f.written = {f.root(a) for a in f.written}
+        link(f)
+        use_demands(f)
         eliminate(f)
         link(f)
         return f

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from .activity import active_names
@@ -19,11 +19,13 @@ from .checkpoints import FirstRun, Parts, outer_loops
 from .parallel import Rounds, parallel_loops
 from .refusal import NotDifferentiable
 from .rules import PICKS, may_be_infinite, rules_for
+from .single_rounds import SingleRounds
 from .structure import (
     Apply,
     Atom,
     Branch,
     Carried,
+    Demand,
     Load,
     Make,
     Procedure,
@@ -76,6 +78,8 @@ class ReverseWriter(ProcedureWriter):
         super().__init__(f)
         self.checkpoint = checkpoint
         self.parts: dict[Repeat, Parts] = {}  # loops that run again
+        self.single: dict[Repeat, SingleRounds] = {}  # each round of which runs again
+        self.is_checked = False  # whether what is written has run before without an error
         self.rounds = parallel_loops(f)
         self.functions: list[str] = []  # of the way back of these
         self.wanted = list(params)
@@ -125,7 +129,7 @@ class ReverseWriter(ProcedureWriter):
     def is_persistent(self, block: Suite | None) -> bool:
         """Whether names of a block are still there on the way back: those outside of all loops are."""
         while block is not None:
-            if block.owner in self.rounds:
+            if block.owner in self.rounds or block.owner in self.single:
                 return True
             if block.kind in ("loop", "test"):
                 return False
@@ -595,7 +599,8 @@ class ReverseWriter(ProcedureWriter):
             inner = self._back_of_round(item, live)
             self._rounds(item, inner, rounds)
             if parts:
-                super().loop(item, again)
+                with self._checked():
+                    super().loop(item, again)
         self.enter(inner, back)
         for c in live:
             has = c.after in self.has_adjoint
@@ -716,6 +721,12 @@ class ReverseWriter(ProcedureWriter):
             inner.w.add(f"{c.inside}_c = {f'{c.inside}_b' if has else self.zero(c.inside)}")
         inner.w.prepend(self.tape.pop(item.body))
         head = Lines()
+        if item in self.single:
+            self.single[item].restore(head)
+            with self._checked():
+                self.block(item.body, head)
+            inner.w.prepend(head)
+            head = Lines()
         self._rename([(str(c.following), c.inside) for c in item.carried if c.is_array], head)
         self._counter(item, inner, head)
         inner.w.prepend(head)
@@ -827,12 +838,27 @@ class ReverseWriter(ProcedureWriter):
 
     # ----- forward, with the tape -----
 
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Code of what runs again."""
+        self.is_checked = True
+        yield
+        self.is_checked = False
+
+    def item(self, item: Statement, w: Lines) -> None:
+        if not (self.is_checked and isinstance(item, Demand)):
+            super().item(item, w)
+
+    def check(self, item: Load | StoreElement, w: Lines) -> None:
+        if not self.is_checked:
+            super().check(item, w)
+
     def loop(self, item: Repeat, w: Lines) -> None:
         if item in self.rounds:
             self.rounds[item].keep_arrays(w)
             self.rounds[item].run(w)
-        elif item in self.parts:
-            FirstRun(self.parts[item]).loop(item, w)
+        elif item in self.parts or item in self.single:
+            FirstRun(self.parts.get(item) or self.single[item]).loop(item, w)
         else:
             super().loop(item, w)
 
@@ -908,29 +934,47 @@ class ReverseWriter(ProcedureWriter):
     def _settled(self) -> WayBack:
         """The way back, written until what is to be kept is what the time before has found."""
         for _ in range(20):
-            again = [*self.parts.values(), *self.rounds.values()]
+            again = [*self.parts.values(), *self.single.values(), *self.rounds.values()]
             for parts in again:
                 parts.choose(self.undone or ())
             before = set(self.found_again)
             back = self._sweep()
-            undone = needed_undos(self.f, self.read_again, [parts.loop for parts in again])
+            undone = needed_undos(
+                self.f, self.read_again, [parts.loop for parts in again], self.single
+            )
             settled = undone == self.undone and self.tape.known == self.tape.taped
             if settled and before == self.found_again:
                 return back
             self.undone, self.tape.known = undone, self.tape.taped
         raise NotDifferentiable(f"{self.f.heading}: what {self.f.name} must keep cannot be decided")
 
+    def _single(self, loop: Repeat) -> SingleRounds | None:
+        """How each round of a loop runs again, where that saves half of the tape."""
+        if any(inner in self.rounds for _, inner in walk(loop.body)):
+            return None
+        try:
+            single = SingleRounds(self.f, loop)
+        except NotDifferentiable:  # what it hands on cannot be kept
+            return None
+        single.choose(needed_undos(self.f, self.read_again, [loop], [loop]))
+        return single if single.saves_half(self.undone or (), self.tape.taped) else None
+
     def write(self, name: str) -> str:
         """The source of a function (see `parameters`) that gives the results and the gradients of numbers."""
         f = self.f
         back = self._settled()
+        using = [x for x in outer_loops(f.body) if any(map(self.tape.taped.get, blocks_of(x)))]
+        using = [loop for loop in using if loop not in self.rounds]
         if self.checkpoint:
-            using = [x for x in outer_loops(f.body) if any(map(self.tape.taped.get, blocks_of(x)))]
-            self.parts = {loop: Parts(f, loop) for loop in using if loop not in self.rounds}
-            self._neighbours |= {
-                loop: set() for loop in self.parts
-            }  # of whose rounds only some run
-            self._handed |= {loop: {} for loop in self.parts}
+            self.parts = {loop: Parts(f, loop) for loop in using}
+        else:
+            self.single = {loop: single for loop in using if (single := self._single(loop))}
+        if self.parts or self.single:
+            for loop in (
+                *self.parts,
+                *self.single,
+            ):  # of whose rounds only some run one behind the other
+                self._neighbours[loop], self._handed[loop] = set(), {}
             back = self._settled()
         w = Lines()
         w.add(f"def {name}({', '.join(self.parameters())}):")
@@ -953,7 +997,8 @@ class ReverseWriter(ProcedureWriter):
     def memories(self) -> dict[str, str]:
         """Names of arrays, each with one name of the memory behind it: different memories do not overlap.
 
-        What is on the tape is apart from all else only if no part of the tape is used again.
+        What is on the tape is apart from all else only if no part of the tape is used again: where each round
+        runs again, windows of loops inside are, local arrays are not.
         """
         if self.rounds:
             return {}
@@ -964,7 +1009,7 @@ class ReverseWriter(ProcedureWriter):
         found |= {f"{a}_b": f"{root}_b" for a, root in found.items() if self.is_active(a)}
         for trips, later in self.later.items():
             found |= {f"{trips}_{value}_w": "apart" for value in later.values()}
-        return found if self.parts else found | {n: n for n in self.tape.window_names()}
+        return found if self.parts else found | {n: n for n in self.tape.window_names(self.single)}
 
     def shadows(self) -> list[str]:
         """Array parameters with an adjoint, which the caller owns."""

@@ -7,6 +7,8 @@ others push a group of values in each round.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from .structure import Branch, Procedure, Repeat, StoreElement, Suite, blocks_of, walk
@@ -88,9 +90,14 @@ class TapeLayout:
             w.add(f"{loop.trips}_{n}_w = at_{self.kind(n)}({loop.trips}_p{shift})")
             done += sizes[n]
 
-    def window_names(self) -> list[str]:
-        """The arrays of all windows."""
-        loops = [item for _, item in walk(self.f.body) if isinstance(item, Repeat)]
+    def window_names(self, run_again: Collection[Repeat]) -> list[str]:
+        """The arrays of windows that are made once: not of loops in those that run again."""
+        used_again = {item for loop in run_again for _, item in walk(loop.body)}
+        loops = [
+            item
+            for _, item in walk(self.f.body)
+            if isinstance(item, Repeat) and item not in used_again
+        ]
         return [
             f"{loop.trips}_{n}_w"
             for loop in loops

@@ -7,7 +7,7 @@ reads what an earlier round wrote does not mind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .structure import Load, Make, Procedure, Repeat, StoreElement, Suite, walk
 from .subscripts import affine, least
@@ -16,17 +16,24 @@ _FAR = 1 << 60
 
 
 def needed_undos(
-    f: Procedure, read_again: dict[str, list[Load]], run_again: Sequence[Repeat] = ()
+    f: Procedure,
+    read_again: dict[str, list[Load]],
+    run_again: Sequence[Repeat] = (),
+    single: Collection[Repeat] = (),
 ) -> set[str]:
     """The names for overwritten elements that the way back has to have.
 
     The loops of `run_again` do all of their loads again; their own stores have what those need kept otherwise.
+    Those of `single` begin each round with what it found: there nothing is read again in another round.
     """
     found = {
         item.old
         for _, item in walk(f.body)
         if isinstance(item, StoreElement)
-        and any(may_read_before(f, load, item) for load in read_again.get(f.root(item.array), ()))
+        and any(
+            may_read_before(f, load, item, single)
+            for load in read_again.get(f.root(item.array), ())
+        )
     }
     for loop in run_again:
         own = {item for _, item in walk(loop.body)}
@@ -90,14 +97,18 @@ class _Distances:
         return any(n > self.high.get(counter, n) for counter, n in self.low.items())
 
 
-def may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
-    """Whether a load may run before a store and read the same place."""
+def may_read_before(
+    f: Procedure, load: Load, store: StoreElement, single: Collection[Repeat] = ()
+) -> bool:
+    """Whether a load may run before a store and read the same place; of a loop of `single`, in one round."""
     where_load, where_store = f.places[load.dst], f.places[store.old]
     around_store = _loops_around(where_store[0])
     common = [x for x in _loops_around(where_load[0]) if any(x is y for y in around_store)]
     before = _stands_before(where_load, where_store)
     if not common:
         return before
+    if not before and all(loop in single for loop in common):
+        return False
     if load.array != store.array or len(load.index) != len(store.index):
         return True
     known = _Distances()
@@ -111,6 +122,10 @@ def may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
     if known.exclude_each_other:
         return False
     for loop in common:  # outermost first: may the load run in an earlier round?
+        if loop in single:
+            if known.low.get(loop.counter, 0) > 0 or known.high.get(loop.counter, 0) < 0:
+                return False
+            continue
         if loop.counter not in known.low and loop.counter not in known.high:
             return True
         low, high = known.low.get(loop.counter, -_FAR), known.high.get(loop.counter, _FAR)
