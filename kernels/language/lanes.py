@@ -138,6 +138,22 @@ def nans_over(typingctx: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def where_moved(typingctx: Any, new: Any, old: Any, a: Any, b: Any) -> Any:
+    """Lanes of `a` where a running extreme has moved from `old` to `new`, else of `b`.
+
+    It has moved where it is another number, or NaN now and not before.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        now, before = args[:2]
+        moved = builder.fcmp_unordered("!=", now, before)
+        moved = builder.and_(moved, builder.fcmp_ordered("ord", before, before))
+        return builder.select(moved, *args[2:])
+
+    return a(new, old, a, b), codegen
+
+
+@intrinsic
 def combine_four(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
     """`combine` on each of four lanes, which are a tuple."""
     if a != b:
