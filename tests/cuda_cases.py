@@ -250,6 +250,7 @@ GRADIENTS = {
     "chosen rows": lambda x: x.index_select(0, whole(2, 0, 2)),
     "embedding": lambda x: F.embedding(whole([2, 0], [2, 1]), x),
     "bags of rows": lambda x: F.embedding_bag(whole([2, 0], [2, 1]), x, padding_idx=1),
+    "largest of bags": lambda x: F.embedding_bag(whole(2, 0, 1), x, whole(0, 2, 2), mode="max"),
     "overlapping views": lambda x: x.unfold(1, 3, 2),
     "running sum": lambda x: x.cumsum(0),
     "largest in windows": lambda x: F.max_pool2d(x[None], 2),

@@ -268,7 +268,7 @@ def test_weighted_bags(offsets):
 
 
 @pytest.mark.parametrize("columns", [1, 32, 33, 64, 100, 160])
-@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_rows_of_any_width_in_bags_of_any_length(columns, mode):
     rng = np.random.default_rng(columns)
     table, indices = rng.normal(size=(9, columns)), rng.integers(0, 9, size=40)
@@ -303,10 +303,26 @@ def test_second_gradients_of_bags(offsets):
         return T.nn.functional.embedding_bag(indices, w, starts, padding_idx=1)
 
     weight = T.tensor(table, requires_grad=True)
-    for call, leaves in ((weighted, (weight, given)), (mean, (weight,))):
+
+    def largest(w):
+        return T.nn.functional.embedding_bag(indices, w, starts, mode="max", padding_idx=1)
+
+    for call, leaves in ((weighted, (weight, given)), (mean, (weight,)), (largest, (weight,))):
         assert T.autograd.gradcheck(call, leaves)
         assert T.autograd.gradgradcheck(call, leaves)
         assert T.autograd.gradcheck(call, leaves, check_forward_ad=True)
+
+
+def test_largest_of_bags_with_equal_elements_and_nans():
+    """The first of what is equal has the gradient; a NaN is larger than anything, which PyTorch's is not."""
+    nan, low = float("nan"), float("-inf")
+    weight = T.tensor([[1.0, 2.0, low], [1.0, nan, low], [0.0, nan, low]], requires_grad=True)
+    out = T.nn.functional.embedding_bag(
+        T.tensor([2, 1, 0, 1, 2]), weight, T.tensor([0, 3, 3, 5]), mode="max"
+    )
+    np.testing.assert_equal(values(out), [[1, nan, low], [0, 0, 0], [1, nan, low], [0, 0, 0]])
+    out.sum().backward()
+    assert weight.grad.tolist() == [[0, 0, 0], [2, 1, 1], [0, 1, 1]]
 
 
 def test_bags_that_overlap():

@@ -611,8 +611,10 @@ def test_short_rows_that_are_reduced_together_have_the_bits_of_each_alone(
     name: str, dtype: str
 ) -> None:
     """Eight at a time, and those that are left; they end where the memory ends."""
-    for length in SHORT:
+    for length in [*SHORT, 64, 65, 160, 511, 513]:
         x = special((21, length), dtype)
+        if length % 2:
+            x = np.minimum(x, x.dtype.type(0))  # an extreme is a zero of one sign or the other
         together = FOLDED[name](adjit.tensor(x), 1).numpy()
         alone = [FOLDED[name](adjit.tensor(row), 0).numpy() for row in x]
         assert bits(together) == b"".join(map(bits, alone)), length

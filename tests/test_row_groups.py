@@ -93,6 +93,22 @@ def test_the_widest_rows(plans):  # noqa: F811
         plans.clear()
 
 
+def test_a_sum_of_what_lies_in_memory_stays_alone(plans):  # noqa: F811
+    """Its own kernel takes eight rows together; what is computed of the sums comes after it."""
+
+    def look(shape):
+        x = T.linspace(-1, 2, shape[0] * shape[1]).view(shape)
+        scheduling.settle()
+        y = x.mean(1)
+        scheduling.settle()
+        return bits(y)
+
+    for shape in ((400, 64), (50, 100)):
+        assert look(shape) == cold(look, shape)
+        labels = [s.label for planned in plans for s in planned.sources]
+        assert not any("sum" in label and label.startswith("fused") for label in labels), labels
+
+
 def test_one_kernel_for_a_normalisation(plans):  # noqa: F811
     x, w, c, _ = leaves(40, 96, grad=False)
     scheduling.settle()

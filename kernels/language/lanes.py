@@ -138,6 +138,22 @@ def nans_over(typingctx: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def where_moved(typingctx: Any, new: Any, old: Any, a: Any, b: Any) -> Any:
+    """Lanes of `a` where a running extreme has moved from `old` to `new`, else of `b`.
+
+    It has moved where it is another number, or NaN now and not before.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        now, before = args[:2]
+        moved = builder.fcmp_unordered("!=", now, before)
+        moved = builder.and_(moved, builder.fcmp_ordered("ord", before, before))
+        return builder.select(moved, *args[2:])
+
+    return a(new, old, a, b), codegen
+
+
+@intrinsic
 def combine_four(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
     """`combine` on each of four lanes, which are a tuple."""
     if a != b:
@@ -174,6 +190,57 @@ def fold(typingctx: Any, op: Any, lanes: Any) -> Any:
         return builder.extract_element(value, index(0))
 
     return dtype(op, lanes), codegen
+
+
+@intrinsic
+def store_halved(typingctx: Any, op: Any, pointer: Any, index: Any, lanes: Any) -> Any:
+    """Write the `ROWS` numbers that `fold` has after its first steps, from an index on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value, width = args[3], LANES
+        while width > ROWS:
+            width //= 2
+            low, high = (
+                taken(builder, value, value, range(first, first + width)) for first in (0, width)
+            )
+            value = emit(builder, lanes, op.typing_key, low, high)
+        target = builder.bitcast(builder.gep(args[1], [args[2]]), value.type.as_pointer())
+        builder.store(value, target, align=pointer.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(op, pointer, types.int64, lanes), codegen
+
+
+@intrinsic
+def neutral_of(typingctx: Any, op: Any, element: Any) -> Any:
+    """What changes nothing in a sum or a product; an element of the row where an extreme is looked for."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if op.typing_key in (max, min):
+            return args[1]
+        return ir.Constant(context.get_value_type(element), 1 if op.typing_key is mul else 0)
+
+    return element(op, element), codegen
+
+
+@intrinsic
+def is_extreme(typingctx: Any, op: Any) -> Any:
+    """Whether an operator is `max` or `min`; known when a kernel is compiled."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(1), int(op.typing_key in (max, min)))
+
+    return types.boolean(op), codegen
+
+
+@intrinsic
+def size_of(typingctx: Any, dtype: Any) -> Any:
+    """The bytes of one element."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(64), dtype.dtype.bitwidth // 8)
+
+    return types.int64(dtype), codegen
 
 
 @intrinsic

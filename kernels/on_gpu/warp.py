@@ -169,6 +169,11 @@ def fold(op, value):
     return shuffle(value, 0)
 
 
+def where_moved(new, old, a, b):
+    """`a` where a running extreme has moved from `old` to `new`, else `b`."""
+    return a if (new != old) & (old == old) else b
+
+
 def first_equal(value, wanted):
     """The number of the first lane that equals a value, NaN being equal to NaN; 32 if none."""
     nans = (value != value) & (wanted != wanted)

@@ -29,7 +29,7 @@ from ..language.abi import (
     words,
 )
 from ..language.device import instead_of
-from ..language.lanes import LANES, combine, load_block, spread, store_block
+from ..language.lanes import LANES, combine, load_block, spread, store_block, where_moved
 from .shape import offset_of
 
 # --------------------------------------------------------------------------- checks
@@ -246,6 +246,14 @@ def add_chains(args, start, stop):
 
 
 @helper
+def bag_of(bag, bounds, beginnings, size, length):
+    """Where the indices of a bag begin and end; the length is -1 where bags are of several."""
+    if length < 0:
+        return bounds[bag], bounds[bag + 1] if bag + 1 < beginnings else size
+    return bag * length, (bag + 1) * length
+
+
+@helper
 def add_row(total, table, i, count, factor, is_weighted, T):
     """`total` and the first `count` of the `LANES` elements from table[i] on, times a factor."""
     row = load_block(table, i, count, T(0))
@@ -300,9 +308,7 @@ def sum_bags(args, start, stop):
     out, status, columns, rows, size, length = at(p[4], T), at(p[5], I), p[6], p[7], p[8], p[9]
     beginnings, padding, is_weighted, is_mean = p[10], p[11], p[12], p[13]
     for bag in range(start, stop):
-        begin, end = bag * length, (bag + 1) * length
-        if length < 0:
-            begin, end = bounds[bag], bounds[bag + 1] if bag + 1 < beginnings else size
+        begin, end = bag_of(bag, bounds, beginnings, size, length)
         whole, made = columns // (2 * LANES) * (2 * LANES), shifted(out, bag * columns)
         for here in range(0, whole, 2 * LANES):
             sum_part(
@@ -321,6 +327,52 @@ def sum_bags(args, start, stop):
                 counted += indices[i] != padding
             for k in range(columns):
                 made[k] /= T(max(counted, 1))
+
+
+@helper
+def largest_part(
+    table, rows, columns, here, indices, begin, end, padding, values, places, count, status, T
+):
+    """values[:count], places[:count] = the largest elements of that much of the rows, and whose they are."""
+    best, chosen = spread(T(0)), spread(I(-1))
+    is_first = True
+    for i in range(begin, end):
+        index = indices[i]
+        if index < 0 or index >= rows:
+            report(status, STATUS_INDEX, index, 0, rows)
+            return
+        if index == padding:
+            continue
+        row = load_block(table, index * columns + here, count, T(0))
+        if is_first:
+            best, chosen, is_first = row, spread(index), False
+        else:
+            larger = combine(max, best, row)
+            chosen = where_moved(larger, best, spread(index), chosen)
+            best = larger
+    store_block(values, here, best, count)
+    store_block(places, here, chosen, count)
+
+
+@kernel
+def largest_in_bags(args, start, stop):
+    """values, places [bag, column] = the largest element, or a NaN, among the rows of a table that the bag's
+    indices name, and the first row that has it; 0 and -1 for a bag of nothing. A unit is a bag.
+
+    inputs: the table, indices, where bags begin; words: the first of those of `sum_bags`
+    """
+    p = words(args)
+    table, indices, bounds, values = at(p[0], T), at(p[1], I), at(p[2], I), at(p[3], T)
+    places, status, columns, rows, size = at(p[4], I), at(p[5], I), p[6], p[7], p[8]
+    length, beginnings, padding = p[9], p[10], p[11]
+    for bag in range(start, stop):
+        begin, end = bag_of(bag, bounds, beginnings, size, length)
+        to = bag * columns
+        for here in range(0, columns, LANES):
+            largest_part(
+                table, rows, columns, here, indices, begin, end, padding, shifted(values, to),
+                shifted(places, to), min(LANES, columns - here), status, T,
+            )  # fmt: skip
 
 
 # --------------------------------------------------------------------------- grids

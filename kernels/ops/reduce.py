@@ -23,14 +23,18 @@ from ..language.lanes import (
     first_equal,
     fold,
     fold_rows,
+    is_extreme,
     load,
     load_four,
     load_over,
     load_some,
     nans_over,
+    neutral_of,
     spread,
     spread_over,
+    stack,
     store,
+    store_halved,
     store_some,
 )
 from ..language.processor import MASKS_STORES
@@ -40,6 +44,10 @@ RUN = 16 * LANES
 
 # A sum in blocks, each going on where the last stopped, is the same sum: blocks are whole runs.
 BLOCK = 2 * RUN
+
+# Elements of a row that is reduced together with seven others: the lanes of all eight are folded at once.
+SHORT = 512
+PARTS = ROWS * ROWS
 
 
 @helper
@@ -188,41 +196,65 @@ def sum_shortest_rows(x, out, start, stop, length, T):
 
 
 @helper
-def reduce_eight_rows(op, x, i, length, out, to):
-    """out[to:to + 8] = `op` over eight rows of up to `LANES` elements from x[i] on."""
+def lanes_of_row(op, x, begin, length, T):
+    """Lanes of `op` over more than `LANES` elements, to be folded to what `reduce_span` gives.
+
+    An extreme need not begin with the first element in all lanes: it stays ahead of its equals in its own.
+    """
+    if not is_extreme(op):
+        neutral = neutral_of(op, x[begin])
+        return reduce_onto(op, spread(T(neutral)), x, begin, begin + length, neutral, T)
+    total = cast(load(x, begin), T)
+    whole = begin + length // LANES * LANES
+    for i in range(begin + LANES, whole, LANES):
+        total = combine(op, total, cast(load(x, i), T))
+    if whole < begin + length:
+        rest = load_some(x, whole, begin + length - whole, x[begin])
+        total = combine(op, total, cast(rest, T))
+    return total
+
+
+@helper
+def reduce_eight_rows(op, x, i, length, out, to, X, T):
+    """out[to:to + 8] = `op` over eight rows of up to `SHORT` elements from x[i] on."""
     if length <= 8:
         fold_rows(op, x, i, length, 8, out, to)
     elif length <= 16:
         fold_rows(op, x, i, length, 16, out, to)
-    else:
+    elif length <= LANES:
         fold_rows(op, x, i, length, LANES, out, to)
+    else:
+        parts = stack(T, PARTS)
+        for k in range(ROWS):
+            store_halved(op, parts, k * ROWS, lanes_of_row(op, x, i + k * length, length, T))
+        fold_rows(op, parts, 0, ROWS, 8, out, to)
 
 
 @helper
-def reduce_short_rows(op, x, out, start, stop, length):
-    """`op` over rows of up to `LANES` elements, in the order of `reduce_span`; the first row that is left."""
+def reduce_short_rows(op, x, out, start, stop, length, X, T):
+    """`op` over rows of up to `SHORT` elements, in the order of `reduce_span`; the first row that is left."""
     row = start
-    if length <= LANES:
+    if length <= SHORT:
         while row + ROWS <= stop:
-            reduce_eight_rows(op, x, row * length, length, out, row)
+            reduce_eight_rows(op, x, row * length, length, out, row, X, T)
             row += ROWS
     return row
 
 
 @instead_of(reduce_short_rows)
-def no_short_rows(op, x, out, start, stop, length):
+def no_short_rows(op, x, out, start, stop, length, X, T):
     """On a GPU a row is a unit."""
     return start
 
 
 @helper
 def sum_rows_of_block(x, out, first, rows, length, X, T):
-    """out[first + k] = the sum of row k of x, of up to `LANES` elements, in the order of `reduce_span`."""
+    """out[first + k] = the sum of row k of x, of up to `SHORT` elements, in the order of `reduce_span`."""
     sums = shifted(out, first)
     if 2 <= length <= 4:
         sum_shortest_rows(x, sums, 0, rows, length, T)
         return
-    for row in range(reduce_short_rows(add, x, sums, 0, rows, length), rows):
+    for row in range(reduce_short_rows(add, x, sums, 0, rows, length, X, T), rows):
         sums[row] = reduce_span(add, x, row * length, (row + 1) * length, X(0), T)
 
 
@@ -234,7 +266,7 @@ def sum_rows(args, start, stop):
     if 2 <= length <= 4:
         sum_shortest_rows(x, out, start, stop, length, T)
         return
-    unit = reduce_short_rows(add, x, out, start, stop, length)
+    unit = reduce_short_rows(add, x, out, start, stop, length, X, T)
     while unit < stop:
         begin, end = chunk_of(unit, length, step, chunks)
         if (
@@ -259,7 +291,7 @@ def prod_rows(args, start, stop):
     """out[row, chunk] = the product of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(reduce_short_rows(mul, x, out, start, stop, length), stop):
+    for unit in range(reduce_short_rows(mul, x, out, start, stop, length, X, T), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(mul, x, begin, end, X(1), T)
 
@@ -269,7 +301,7 @@ def max_rows(args, start, stop):
     """out[row, chunk] = the largest element of a chunk of a row, NaN if there is one."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(reduce_short_rows(max, x, out, start, stop, length), stop):
+    for unit in range(reduce_short_rows(max, x, out, start, stop, length, X, T), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(max, x, begin, end, x[begin], T)
 
@@ -282,7 +314,7 @@ def min_rows(args, start, stop):
     """out[row, chunk] = the smallest element of a chunk of a row, NaN if there is one."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(reduce_short_rows(min, x, out, start, stop, length), stop):
+    for unit in range(reduce_short_rows(min, x, out, start, stop, length, X, T), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(min, x, begin, end, x[begin], T)
 

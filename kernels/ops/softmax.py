@@ -14,18 +14,25 @@ from ..language.lanes import (
     LANES,
     ROWS,
     combine,
+    load,
     load_over,
+    load_some,
+    size_of,
     spread,
     spread_as,
     spread_over,
     stack,
     store,
+    store_some,
 )
-from .reduce import dot_span, reduce_eight_rows, reduce_span, strip_of
+from .reduce import SHORT, dot_span, reduce_eight_rows, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
-ROOM = (ROWS + 1) * LANES  # elements of eight short rows, and what a store writes behind them
+SHORT_BYTES = (
+    4 * SHORT
+)  # of a row that goes through its steps with seven others: all stay in the first cache
+ROOM = ROWS * SHORT + LANES  # elements of eight short rows, and what a store writes behind them
 
 
 @helper
@@ -76,11 +83,32 @@ def with_each_row(rest, op, x, i, length, numbers, out):
 
 @helper
 def with_each_short_row(op, x, i, length, numbers, out, T):
-    """`with_each_row` for rows of up to `LANES` elements; `out` has room for that many more."""
+    """`with_each_row` for rows of any length; behind those of up to `LANES` elements `out` is written over."""
     if length <= 16:
         with_each_row(spread_over(T(0), 16), op, x, i, length, numbers, out)
-    else:
+    elif length <= LANES:
         with_each_row(spread(T(0)), op, x, i, length, numbers, out)
+    else:
+        whole = length // LANES * LANES
+        for k in range(ROWS):
+            number = spread(numbers[k])
+            row, made = shifted(x, i + k * length), shifted(out, k * length)
+            for j in range(0, whole, LANES):
+                store(made, j, combine(op, load(row, j), number))
+            if whole < length:
+                rest = load_some(row, whole, length - whole, T(0))
+                store_some(made, whole, combine(op, rest, number), length - whole)
+
+
+@helper
+def finish_short_rows(op, x, length, numbers, spare, out, T):
+    """`with_each_short_row` where nothing behind the rows is to be written over."""
+    if length > LANES:
+        with_each_short_row(op, x, 0, length, numbers, out, T)
+    else:
+        with_each_short_row(op, x, 0, length, numbers, spare, T)
+        for k in range(ROWS * length):
+            out[k] = spare[k]
 
 
 @helper
@@ -89,24 +117,22 @@ def add_exponentials(exp, x, i, length, bases, moved, powers, totals, T):
     with_each_short_row(sub, x, i, length, bases, moved, T)
     for k in range(ROWS * length):
         powers[k] = exp(moved[k])
-    reduce_eight_rows(add, powers, 0, length, totals, 0)
+    reduce_eight_rows(add, powers, 0, length, totals, 0, T, T)
 
 
 @helper
 def softmax_short_rows(exp, x, out, start, stop, length, T):
-    """`softmax_row` for rows of up to `LANES` elements, eight at a time; the first row that is left."""
+    """`softmax_row` for short rows, eight at a time; the first row that is left."""
     numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if length <= LANES:
+    if length * size_of(T) <= SHORT_BYTES:
         while row + ROWS <= stop:
             i = row * length
-            reduce_eight_rows(max, x, i, length, numbers, 0)
+            reduce_eight_rows(max, x, i, length, numbers, 0, T, T)
             add_exponentials(exp, x, i, length, numbers, moved, powers, numbers, T)
             for k in range(ROWS):
                 numbers[k] = T(1) / numbers[k]
-            with_each_short_row(mul, powers, 0, length, numbers, moved, T)
-            for k in range(ROWS * length):
-                out[i + k] = moved[k]
+            finish_short_rows(mul, powers, length, numbers, moved, shifted(out, i), T)
             row += ROWS
     return row
 
@@ -141,19 +167,17 @@ def log_softmax_row(exp, log, x, i, out, j, count, T):
 
 @helper
 def log_softmax_short_rows(exp, log, x, out, start, stop, length, T):
-    """`log_softmax_row` for rows of up to `LANES` elements, eight at a time; the first row that is left."""
+    """`log_softmax_row` for short rows, eight at a time; the first row that is left."""
     numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if length <= LANES:
+    if length * size_of(T) <= SHORT_BYTES:
         while row + ROWS <= stop:
             i = row * length
-            reduce_eight_rows(max, x, i, length, numbers, 0)
+            reduce_eight_rows(max, x, i, length, numbers, 0, T, T)
             add_exponentials(exp, x, i, length, numbers, moved, powers, numbers, T)
             for k in range(ROWS):
                 numbers[k] = log(numbers[k])
-            with_each_short_row(sub, moved, 0, length, numbers, powers, T)
-            for k in range(ROWS * length):
-                out[i + k] = powers[k]
+            finish_short_rows(sub, moved, length, numbers, powers, shifted(out, i), T)
             row += ROWS
     return row
 
@@ -179,13 +203,13 @@ log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
 
 @helper
 def logsumexp_short_rows(exp, log, x, out, start, stop, length, T):
-    """`logsumexp_rows` over up to `LANES` elements, eight rows at a time; the first row that is left."""
+    """`logsumexp_rows` over short rows, eight rows at a time; the first row that is left."""
     tops, totals, moved, powers = stack(T, ROWS), stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if length <= LANES:
+    if length * size_of(T) <= SHORT_BYTES:
         while row + ROWS <= stop:
             i = row * length
-            reduce_eight_rows(max, x, i, length, tops, 0)
+            reduce_eight_rows(max, x, i, length, tops, 0, T, T)
             add_exponentials(exp, x, i, length, tops, moved, powers, totals, T)
             for k in range(ROWS):
                 totals[k] = log(totals[k])
@@ -270,17 +294,17 @@ def loss_of_row(x, begin, wanted, ignored, top, log_total, T):
 
 @helper
 def cross_entropy_short_rows(exp, log, x, target, losses, logs, classes, ignored, start, stop, T):
-    """Losses over up to `LANES` classes, eight rows at a time; the first row that is left, or whose target is
+    """Losses over short rows of classes, eight rows at a time; the first row that is left, or whose target is
     wrong."""
     tops, totals, moved, powers = stack(T, ROWS), stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if classes <= LANES:
+    if classes * size_of(T) <= SHORT_BYTES:
         while row + ROWS <= stop:
             for k in range(row, row + ROWS):
                 if not is_class(target[k], classes, ignored):
                     return k
             i = row * classes
-            reduce_eight_rows(max, x, i, classes, tops, 0)
+            reduce_eight_rows(max, x, i, classes, tops, 0, T, T)
             add_exponentials(exp, x, i, classes, tops, moved, powers, totals, T)
             for k in range(ROWS):
                 totals[k] = log(totals[k])
@@ -302,10 +326,10 @@ def no_cross_entropy_rows(exp, log, x, target, losses, logs, classes, ignored, s
 def cross_entropy_backward_short_rows(
     exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
 ):
-    """Gradients over up to `LANES` classes, eight rows at a time; the first row that is left."""
+    """Gradients over short rows of classes, eight rows at a time; the first row that is left."""
     factors, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if classes <= LANES:
+    if classes * size_of(T) <= SHORT_BYTES:
         while row + ROWS <= stop:
             i = row * classes
             for k in range(ROWS):
@@ -313,9 +337,7 @@ def cross_entropy_backward_short_rows(
             with_each_short_row(sub, x, i, classes, shifted(logs, row), moved, T)
             for k in range(ROWS * classes):
                 powers[k] = exp(moved[k])
-            with_each_short_row(mul, powers, 0, classes, factors, moved, T)
-            for k in range(ROWS * classes):
-                gx[i + k] = moved[k]
+            finish_short_rows(mul, powers, classes, factors, moved, shifted(gx, i), T)
             for k in range(ROWS):
                 wanted, begin = target[row + k], i + k * classes
                 if wanted == ignored:

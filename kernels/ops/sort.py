@@ -29,7 +29,7 @@ from ..language.device import (
     shuffle_up,
     thread,
 )
-from ..language.lanes import is_float, stack
+from ..language.lanes import is_float, size_of, stack
 
 U = np.uint64
 SHORT = 32  # rows up to this length are sorted by insertion
@@ -57,16 +57,6 @@ def sort_key(typingctx: Any, value: Any) -> Any:
         return builder.zext(key, ir.IntType(64)) if value.bitwidth < 64 else key
 
     return types.uint64(value), codegen
-
-
-@intrinsic
-def size_of(typingctx: Any, dtype: Any) -> Any:
-    """The bytes of one element."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return ir.Constant(ir.IntType(64), dtype.dtype.bitwidth // 8)
-
-    return types.int64(dtype), codegen
 
 
 @helper

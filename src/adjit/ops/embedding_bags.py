@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..graph.launch import launch
 from ..graph.levels import is_traced
@@ -15,6 +17,7 @@ from ..tensor import Tensor
 from .comparison import where
 from .creation import arange
 from .embedding import embedding, gradient_of_table, limit_norms, look_up
+from .grids import gather_grid, scatter_sum
 from .joining import cat
 from .rows import select_rows
 from .sort import searchsorted
@@ -98,8 +101,10 @@ def embedding_bag(
         limit_norms(weight, input, max_norm, norm_type)
 
     given = [t for t in (input, weight, offsets, per_sample_weights) if t is not None]
-    if mode != "max" and weight.is_floating_point() and not is_traced(given):
+    if weight.is_floating_point() and not is_traced(given):
         bags = _bags(input, offsets, include_last_offset)
+        if bags is not None and mode == "max":
+            return largest_of_bags(weight, *bags, include_last_offset, padding_idx, rows)[0]
         if bags is not None:
             how = include_last_offset, padding_idx, scale_grad_by_freq, rows
             if per_sample_weights is None:
@@ -129,9 +134,9 @@ def _bags(input: Tensor, offsets: Tensor | None, has_last: bool) -> tuple[Tensor
         rows = input.long().contiguous()
         return rows, rows
     starts = _starts(input, offsets)
-    if not starts or starts != sorted(starts):
+    if not len(starts) or (starts[1:] < starts[:-1]).any():
         return None
-    indices = input[: starts[-1]] if has_last else input
+    indices = input[: int(starts[-1])] if has_last else input
     return indices.long().contiguous(), offsets.long().contiguous()
 
 
@@ -179,28 +184,63 @@ def _(g: Tensor, weight: Tensor, factors: Tensor, indices: Tensor, bounds: Tenso
     return g_weight, g_factors, None, None
 
 
+@operation("EmbeddingBagBackward0", differentiable=(0,))
+def largest_of_bags(
+    weight: Tensor, indices: Tensor, bounds: Tensor, has_last: bool, padding_idx: int | None, rows: int
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The largest elements of the rows that each bag names, and whose they are; 0 and -1 if there are none."""
+    bags, words, grain = _sizes(weight, indices, bounds, has_last, padding_idx)
+    shape = bags, weight.shape[1]
+    values, places = launch(
+        kernels.largest_in_bags, (weight.contiguous(), indices, bounds),
+        [(shape, weight.dtype), (shape, dtypes.int64)], bind={"T": weight.dtype}, words=words,
+        n=bags, grain=grain, fallible=True, messages=IN_SELF,
+    )  # fmt: skip
+    return values, places
+
+
+@largest_of_bags.jvp
+def _(t_weight: Tensor, outs: tuple[Tensor, Tensor]) -> Any:
+    found = gather_grid(t_weight, 0, outs[1].clamp(min=0), t_weight.shape)
+    return found.masked_fill(outs[1] < 0, 0), None
+
+
+@largest_of_bags.vjp
+def _(g: Tensor, outs: tuple[Tensor, Tensor], rows: int) -> Any:
+    start, places = g.new_zeros(rows, g.shape[1]), outs[1]
+    gx = scatter_sum(start, 0, places.clamp(min=0), g.masked_fill(places < 0, 0))
+    return gx, None, None
+
+
 def _summed(
     weight: Tensor, factors: Tensor | None, indices: Tensor, bounds: Tensor, is_mean: bool,
     has_last: bool, padding_idx: int | None,
 ) -> Tensor:  # fmt: skip
     """The kernel, recorded."""
-    rows, columns = weight.shape
-    bags, length = indices.shape if indices.ndim == 2 else (bounds.numel() - has_last, -1)
+    bags, words, grain = _sizes(weight, indices, bounds, has_last, padding_idx)
     made: Tensor = launch(
         kernels.sum_bags,
         (
             weight.contiguous(), indices, bounds,
             weight if factors is None else factors.contiguous(),
         ),
-        [((bags, columns), weight.dtype)], bind={"T": weight.dtype},
-        words=(
-            columns, rows, indices.numel(), length, bounds.numel(),
-            NOTHING if padding_idx is None else padding_idx, factors is not None, is_mean,
-        ),
-        n=bags, grain=max(1, GRAIN * bags // max(1, indices.numel() * columns)), fallible=True,
+        [((bags, weight.shape[1]), weight.dtype)], bind={"T": weight.dtype},
+        words=(*words, factors is not None, is_mean), n=bags, grain=grain, fallible=True,
         messages=IN_SELF,
     )  # fmt: skip
     return made
+
+
+def _sizes(
+    weight: Tensor, indices: Tensor, bounds: Tensor, has_last: bool, padding_idx: int | None
+) -> tuple[int, tuple[int, ...], int]:
+    """How many bags there are, the first words of their kernels, and the bags of a part of the work."""
+    rows, columns = weight.shape
+    size = indices.numel()
+    bags, length = indices.shape if indices.ndim == 2 else (bounds.numel() - has_last, -1)
+    padding = NOTHING if padding_idx is None else padding_idx
+    words = columns, rows, size, length, bounds.numel(), padding
+    return bags, words, max(1, GRAIN * bags // max(1, size * columns))
 
 
 def _spread(g: Tensor, indices: Tensor, bounds: Tensor) -> Tensor:
@@ -265,7 +305,7 @@ def _in_rows(input: Tensor, offsets: Tensor, has_last: bool) -> tuple[Tensor | N
     """Where the elements of bags of any lengths lie, as rows of one length, and which of them belong to the
     bag; nowhere, if there are none.
     """
-    size, starts = input.numel(), _starts(input, offsets)
+    size, starts = input.numel(), _starts(input, offsets).tolist()
     ends = starts[1:] if has_last else [*starts[1:], size]
     begins = offsets[: len(ends)].long().unsqueeze(1)
     lengths = offsets.new_tensor(ends, dtype=dtypes.int64).unsqueeze(1) - begins
@@ -275,16 +315,15 @@ def _in_rows(input: Tensor, offsets: Tensor, has_last: bool) -> tuple[Tensor | N
     return where(inside, begins + steps, 0) if size else None, inside
 
 
-def _starts(input: Tensor, offsets: Tensor) -> list[int]:
-    """Where bags begin, as numbers."""
-    size = input.numel()
-    starts: list[int] = offsets.tolist()
-    if starts and starts[0] != 0:
+def _starts(input: Tensor, offsets: Tensor) -> np.ndarray[Any, Any]:
+    """Where bags begin, as numbers to be looked at at once."""
+    size, starts = input.numel(), offsets._values()
+    if len(starts) and starts[0] != 0:
         raise RuntimeError(
             "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from "
             f"position 0. However, got {starts[0]}"
         )
-    if starts and starts[-1] > size:
+    if len(starts) and starts[-1] > size:
         raise RuntimeError(
             f"offsets[-1] can not be greater than input's length {size} but got offsets[-1] of "
             f"{starts[-1]}"

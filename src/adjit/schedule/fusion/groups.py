@@ -129,11 +129,29 @@ class Fusion:
             task = self._task_of(item, repetition)
             for value in item.writes:
                 self._producers[value] = task, item
-        tasks = [task for task in self._tasks if task.into is None]
+        tasks = [part for task in self._tasks if task.into is None for part in self._parts(task)]
         for task in tasks:
             task.needs = {before.found() for before in task.needs} - {task}
         self._compute_again(tasks)
         return tasks
+
+    def _parts(self, task: Task) -> list[Task]:
+        """A group, or two of it: a sum of rows that lie in memory is quicker in a kernel of its own.
+
+        On a GPU, where another launch takes longer than that saves, it stays with what is computed of it.
+        """
+        row_group = task.row_group
+        if row_group is None or len(task.folds) != 1 or self.limits.room is not None:
+            return [task]
+        if not task.items or any(i.recipe.spec.numel != row_group.rows for i in task.items):
+            return [task]
+        (item,) = task.folds
+        alone = Task(item, task.repetition)
+        alone.needs = {self._producer(r.value)[0] for r in item.reads if r.value >= 0}
+        self._producers.update(dict.fromkeys(item.writes, (alone, item)))
+        task.folds, task.row_group, task.numel = [], None, row_group.rows
+        task.needs.add(alone)
+        return [alone, task]
 
     def _producer(self, value: int) -> tuple[Task, Item]:
         task, item = self._producers[value]
