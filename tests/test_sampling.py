@@ -244,3 +244,30 @@ def test_chances_of_counts_are_exact(k):
             exact = (k * mpmath.log(k / mean) if k else 0) + mean - k
             found = kernels.deviance.py_func(math.log1p, k, mean, float)
             assert abs(found - exact) < 1e-12 * (1 + mean)
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [(T.float32, 4e-6), (T.float64, 2e-14)])
+def test_the_scale_of_von_mises_angles_keeps_its_digits(dtype, digits):
+    """log(I0(k)) - k and 1 - I1(k) / I0(k), of which the latter falls like 1 / (2 k), beside mpmath's."""
+    places = [*np.logspace(-4, 6, 81), 5.9999995, 6.0, 6.0000005]
+    k = T.tensor(places, dtype=dtype, requires_grad=True)
+    log_scale, lost = sampling.von_mises_moments(k)
+    (slope,) = T.autograd.grad(log_scale.sum(), k)
+    with mpmath.workdps(50):
+        i0, i1 = ([mpmath.besseli(n, x) for x in map(mpmath.mpf, k.tolist())] for n in (0, 1))
+        wanted = [float(mpmath.log(a) - mpmath.mpf(x)) for a, x in zip(i0, k.tolist(), strict=True)]
+        falls = [float((a - b) / a) for a, b in zip(i0, i1, strict=True)]
+    np.testing.assert_allclose(log_scale.tolist(), wanted, rtol=digits / 4, atol=digits / 4)
+    np.testing.assert_allclose(lost.tolist(), falls, rtol=digits)
+    np.testing.assert_allclose((-slope).tolist(), falls, rtol=digits)
+
+
+def test_second_derivatives_of_the_scale_of_von_mises_angles():
+    """Of float32 they are those of polynomials, which differences of float32 would not tell."""
+    places = [0.01, 0.5, 2.0, 5.5, 6.5, 30.0]
+    found = []
+    for dtype in (T.float32, T.float64):
+        k = T.tensor(places, dtype=dtype, requires_grad=True)
+        (slope,) = T.autograd.grad(sampling.von_mises_moments(k)[0].sum(), k, create_graph=True)
+        found.append(T.autograd.grad(slope.sum(), k)[0].tolist())
+    np.testing.assert_allclose(*found, rtol=2e-5)

@@ -78,8 +78,14 @@ def test_examples_at_once_are_a_loop_over_them(name):
 
 
 # What only runs on tensors that are no examples: how many places there are decides a shape, and of examples
-# bags are added up in two steps.
-WITHOUT_RULE = {"picked_few", "places_of_few", "sum_of_bags", "sum_of_weighted_bags"}
+# bags are looked up first.
+WITHOUT_RULE = {
+    "largest_of_bags",
+    "picked_few",
+    "places_of_few",
+    "sum_of_bags",
+    "sum_of_weighted_bags",
+}
 
 
 def test_operations_say_what_they_do_with_examples():

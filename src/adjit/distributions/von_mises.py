@@ -18,8 +18,8 @@ class VonMises(Distribution):
     """The von Mises distribution: of angles around a circle, in radians.
 
     Samples, of [-pi, pi), are differentiable in both parameters by implicit reparametrisation (Figurnov,
-    Mohamed, Mnih, NeurIPS 2018), which PyTorch's are not; Bessel functions are integrals, with all digits of
-    the dtype.
+    Mohamed, Mnih, NeurIPS 2018), which PyTorch's are not; Bessel functions have all digits of the dtype,
+    by integrals in float64.
 
     Args:
         loc: the mean angle.

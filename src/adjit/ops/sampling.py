@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import dtype
+from ..dtypes import dtype, float32
 from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
@@ -28,6 +28,7 @@ from ..schedule.planning.recipe import GRAIN
 from ..schedule.settle import float_word
 from ..shapes import broadcast_shapes
 from ..tensor import Tensor
+from .bessel import log_i0_less_itself, lost_of_cosine
 from .comparison import where
 from .drawing import drawing, start
 
@@ -293,11 +294,15 @@ binomial_numbers.draws_for("values")
 
 def von_mises_moments(kappa: Tensor) -> tuple[Tensor, Tensor]:
     """log(I0(kappa)) - kappa, and the mean of 1 - cos(angle), which is 1 - I1(kappa) / I0(kappa)."""
-    end = (1 - ACCURACY[kappa.dtype.name][1] / kappa.detach()).clamp(min=-1).acos()
+    if kappa.dtype is float32:
+        return log_i0_less_itself(kappa), lost_of_cosine(kappa)
+    # 1 - cos(x) is 2 sin(x / 2)**2, which keeps its digits where angles are small.
+    half = (ACCURACY[kappa.dtype.name][1] / 2 / kappa.detach()).clamp(max=1).sqrt().asin()
+    end = 2 * half
     total: Any = 0.0
     first: Any = 0.0
     for node, weight in rule_for(kappa.dtype):
-        fall = 1 - (end * node).cos()
+        fall = 2 * (half * node).sin().square()
         density = (-kappa * fall).exp() * weight
         total, first = total + density, first + density * fall
     return (total * (end / math.pi)).log(), first / total
