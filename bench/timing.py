@@ -30,7 +30,7 @@ THREAD_VARIABLES = (
 )
 SAMPLE = 1e-3  # seconds that are timed at once at least, beside a clock of 50 ns
 TURN = 2e-2  # seconds of a turn: after a rest the first call finds slow cores and cold caches
-# Idle threads of OpenMP keep a core busy for 200 ms after their last work: a long call waits them out.
+# Idle threads of OpenMP keep a core busy for 200 ms after their last work: who comes next waits them out.
 REST = 0.25
 
 
@@ -95,6 +95,7 @@ def time_calls(
     A mean has in it what comes in between now and then, such as garbage collections.
     """
     samples = {name: samples_of(call, seconds / 20) for name, call in calls.items()}
+    rests = os.environ.get("OMP_NUM_THREADS", "1") != "1"
     found: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     deadline = perf_counter() + seconds
@@ -102,7 +103,7 @@ def time_calls(
     while turns < least_turns or perf_counter() < deadline:
         for name in order:
             number, count = samples[name]
-            if number == 1:
+            if rests or number == 1:
                 sleep(REST)
             found[name] += [sample(calls[name], number) for _ in range(count)]
         order.append(order.pop(0))
