@@ -1,10 +1,11 @@
 """Compile device kernels for sm_80 and sm_90, and write down what is in their machine code.
 
-No GPU is needed: pip install 'adjit[cuda-tools]'. The table goes to bench/results/cuda-code.md. A kernel
-that spills registers, or computes in float64 where none of its operands is float64, is an error, as
-is a stack in an elementwise kernel. Other kernels may have arrays there.
+No GPU is needed: pip install 'adjit[cuda-tools]'. The table goes to bench/results/cuda-code.md if it is
+whole, that of some kernels is printed. A kernel that spills registers, or computes in float64 where none of
+its operands is float64, is an error, as is a stack in an elementwise kernel. Other kernels may have arrays
+there.
 
-    python bench/cuda_code.py [--only f32]
+    python bench/cuda_code.py [--only f32] [--architectures 9.0]
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,12 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from adjit.cuda.inspection import code_of  # noqa: E402
 
-ARCHITECTURES = ((8, 0), (9, 0))
+ARCHITECTURES = "8.0,9.0"
 
 
-def look(source: Any) -> list[Any]:
+def look(architectures: list[tuple[int, int]], source: Any) -> list[Any]:
     """What is in the code of a kernel, for each architecture."""
-    return [code_of(source, cc) for cc in ARCHITECTURES]
+    return [code_of(source, cc) for cc in architectures]
 
 
 def faults(source: Any, code: Any) -> list[str]:
@@ -59,21 +61,26 @@ def main() -> None:
     options.add_argument(
         "--only", default="", help="only elementwise kernels with this in their names"
     )
-    only = options.parse_args().only
+    options.add_argument("--architectures", default=ARCHITECTURES, help="compute capabilities")
+    asked = options.parse_args()
+    only, is_whole = asked.only, not asked.only and asked.architectures == ARCHITECTURES
+    chosen = [tuple(map(int, cc.split("."))) for cc in asked.architectures.split(",")]
     flat = {name: source for name, source in elementwise_kernels().items() if only in name}
     other = {} if only else other_kernels()
     kernels = flat if only else flat | other | fused_kernels()
     start = time.perf_counter()
     # Spawned: the workers share nothing with this process, whose plans are being compiled.
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        codes = dict(zip(kernels, pool.map(look, kernels.values(), chunksize=8), strict=True))
+        looked = pool.map(partial(look, chosen), kernels.values(), chunksize=8)
+        codes = dict(zip(kernels, looked, strict=True))
     seconds = time.perf_counter() - start
-    chosen = f" with {only} in their names" if only else ""
+    named = f" with {only} in their names" if only else ""
+    places = " and ".join(f"sm_{major}{minor}" for major, minor in chosen)
     lines = [
         "# Machine code of the device kernels",
         "",
-        f"{len(kernels)} kernels{chosen}, made by bench/cuda_code.py without a GPU. Registers, and "
-        "instructions in all, for sm_80 and sm_90; `wide` are accesses of 16 bytes, `stack` are bytes of a "
+        f"{len(kernels)} kernels{named}, made by bench/cuda_code.py without a GPU. Registers, and "
+        f"instructions in all, for {places}; `wide` are accesses of 16 bytes, `stack` are bytes of a "
         "thread's arrays, `shared` bytes of a block. Spilled registers would be an error.",
         "",
         "|kernel|registers|instructions|wide|stack|shared|",
@@ -84,19 +91,20 @@ def main() -> None:
         row = [
             " / ".join(str(code.registers) for code in pair),
             " / ".join(str(sum(code.instructions.values())) for code in pair),
-            str(pair[1].count("LDG.E.128") + pair[1].count("STG.E.128")),
-            str(pair[1].stack),
-            str(pair[1].shared),
+            str(pair[-1].count("LDG.E.128") + pair[-1].count("STG.E.128")),
+            str(pair[-1].stack),
+            str(pair[-1].shared),
         ]
         lines.append(f"|{name.removesuffix('_on_gpu')}|{'|'.join(row)}|")
         bad += [f"{name}: {fault}" for code in pair for fault in faults(kernels[name], code)]
     if not only:
         bad += [f"{name}: no program of tests/cuda_cases.py runs it" for name in left_out(other)]
-    target = ROOT / "bench" / "results" / "cuda-code.md"
-    target.write_text("\n".join(lines) + "\n")
-    print(
-        f"{len(kernels)} kernels for {len(ARCHITECTURES)} architectures in {seconds:.0f} s: {target}"
-    )
+    text = "\n".join(lines) + "\n"
+    if is_whole:
+        (ROOT / "bench" / "results" / "cuda-code.md").write_text(text)
+    elif only:
+        print(text)
+    print(f"{len(kernels)} kernels for {places} in {seconds:.0f} s")
     if bad:
         sys.exit("\n".join(bad))
 
