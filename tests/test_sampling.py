@@ -251,7 +251,7 @@ def test_the_scale_of_von_mises_angles_keeps_its_digits(dtype, digits):
     """log(I0(k)) - k and 1 - I1(k) / I0(k), of which the latter falls like 1 / (2 k), beside mpmath's."""
     places = [*np.logspace(-4, 6, 81), 5.9999995, 6.0, 6.0000005]
     k = T.tensor(places, dtype=dtype, requires_grad=True)
-    log_scale, lost = sampling.von_mises_moments(k)
+    log_scale, lost = sampling.von_mises_scale(k), sampling.von_mises_variance(k)
     (slope,) = T.autograd.grad(log_scale.sum(), k)
     with mpmath.workdps(50):
         i0, i1 = ([mpmath.besseli(n, x) for x in map(mpmath.mpf, k.tolist())] for n in (0, 1))
@@ -268,6 +268,6 @@ def test_second_derivatives_of_the_scale_of_von_mises_angles():
     found = []
     for dtype in (T.float32, T.float64):
         k = T.tensor(places, dtype=dtype, requires_grad=True)
-        (slope,) = T.autograd.grad(sampling.von_mises_moments(k)[0].sum(), k, create_graph=True)
+        (slope,) = T.autograd.grad(sampling.von_mises_scale(k).sum(), k, create_graph=True)
         found.append(T.autograd.grad(slope.sum(), k)[0].tolist())
     np.testing.assert_allclose(*found, rtol=2e-5)

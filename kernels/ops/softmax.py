@@ -29,9 +29,8 @@ from .reduce import SHORT, dot_span, reduce_eight_rows, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
-SHORT_BYTES = (
-    4 * SHORT
-)  # of a row that goes through its steps with seven others: all stay in the first cache
+# Of a row that goes through its steps with seven others: all stay in the first cache.
+SHORT_BYTES = 4 * SHORT
 ROOM = ROWS * SHORT + LANES  # elements of eight short rows, and what a store writes behind them
 
 

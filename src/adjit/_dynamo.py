@@ -13,8 +13,8 @@ from .nn.optimized import OptimizedModule
 
 __all__ = [
     "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph", "assume_constant_result",
-    "config", "disable", "exc",
-    "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "optimize", "reset",
+    "config", "disable", "exc", "is_compiling", "mark_dynamic", "mark_static", "mark_static_address",
+    "optimize", "reset",
 ]  # fmt: skip
 
 # Settings are accepted: captures are bounded and fall back to running as usual whatever they say.

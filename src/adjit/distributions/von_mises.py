@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..ops.sampling import von_mises_moments, von_mises_numbers
+from ..ops.sampling import von_mises_numbers, von_mises_scale, von_mises_variance
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
@@ -62,12 +62,12 @@ class VonMises(Distribution):
             >>> adjit.distributions.VonMises(1., 4.).variance
             tensor(0.1365)
         """
-        return von_mises_moments(self.concentration)[1]
+        return von_mises_variance(self.concentration)
 
     def rsample(self, sample_shape: Iterable[int] = ()) -> Tensor:
         around = von_mises_numbers(self.concentration.expand(self._extended_shape(sample_shape)))
         return (around + self.loc + math.pi) % (2 * math.pi) - math.pi
 
     def log_prob(self, value: Tensor) -> Tensor:
-        k, log_scale = self.concentration, von_mises_moments(self.concentration)[0]
+        k, log_scale = self.concentration, von_mises_scale(self.concentration)
         return k * ((self._checked(value) - self.loc).cos() - 1) - math.log(2 * math.pi) - log_scale

@@ -292,10 +292,18 @@ binomial_numbers.draws_for("values")
 # --------------------------------------------------------------------------- angles
 
 
-def von_mises_moments(kappa: Tensor) -> tuple[Tensor, Tensor]:
-    """log(I0(kappa)) - kappa, and the mean of 1 - cos(angle), which is 1 - I1(kappa) / I0(kappa)."""
-    if kappa.dtype is float32:
-        return log_i0_less_itself(kappa), lost_of_cosine(kappa)
+def von_mises_scale(kappa: Tensor) -> Tensor:
+    """log(I0(kappa)) - kappa. Differentiable."""
+    return log_i0_less_itself(kappa) if kappa.dtype is float32 else _integrals(kappa)[0]
+
+
+def von_mises_variance(kappa: Tensor) -> Tensor:
+    """The mean of 1 - cos(angle), which is 1 - I1(kappa) / I0(kappa). Differentiable."""
+    return lost_of_cosine(kappa) if kappa.dtype is float32 else _integrals(kappa)[1]
+
+
+def _integrals(kappa: Tensor) -> tuple[Tensor, Tensor]:
+    """Both, by integrals over the angle."""
     # 1 - cos(x) is 2 sin(x / 2)**2, which keeps its digits where angles are small.
     half = (ACCURACY[kappa.dtype.name][1] / 2 / kappa.detach()).clamp(max=1).sqrt().asin()
     end = 2 * half
@@ -319,7 +327,7 @@ def angle_slope(kappa: Tensor, angle: Tensor) -> Tensor:
     is_near = kappa * (1 - height) < 1
     end = (height.detach() - ACCURACY[kappa.dtype.name][1] / kappa.detach()).clamp(min=-1).acos()
     begin, length = where(is_near, 0.0, t), where(is_near, t, end - t)
-    _, mean_fall = von_mises_moments(kappa)
+    mean_fall = von_mises_variance(kappa)
     total: Any = 0.0
     for node, weight in rule_for(kappa.dtype):
         cosine = (begin + length * node).cos()

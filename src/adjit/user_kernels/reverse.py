@@ -970,10 +970,8 @@ class ReverseWriter(ProcedureWriter):
         else:
             self.single = {loop: single for loop in using if (single := self._single(loop))}
         if self.parts or self.single:
-            for loop in (
-                *self.parts,
-                *self.single,
-            ):  # of whose rounds only some run one behind the other
+            # Of their rounds only some run one behind the other.
+            for loop in (*self.parts, *self.single):
                 self._neighbours[loop], self._handed[loop] = set(), {}
             back = self._settled()
         w = Lines()
