@@ -14,6 +14,7 @@ import numba
 import numpy as np
 import pytest
 from numba import njit, prange
+from numba.core import event
 
 import adjit
 from adjit import config
@@ -968,6 +969,51 @@ def test_a_tape_of_many_chunks_is_used_again():
         value, (g,) = value_and_grad(0.4, 300_000)
         assert value == pytest.approx(x)
         assert g == pytest.approx(product, abs=1e-12)
+
+
+def steps(start, p, count):
+    y, k = start.copy(), np.zeros(3)
+    for _ in range(count):
+        for i in range(3):
+            k[i] = p[i] * y[i] * y[(i + 1) % 3]
+        for i in range(3):
+            y[i] += 0.01 * k[i]
+    return y[0] + y[1] * y[2]
+
+
+class Compiled(event.Listener):
+    """The functions that Numba compiles."""
+
+    def __init__(self):
+        self.functions = []
+
+    def on_start(self, event):
+        self.functions.append(event.data["dispatcher"].py_func)
+
+    def on_end(self, event): ...
+
+
+def test_a_first_call_compiles_few_functions_besides_its_own():
+    """Numba's own ones, for arrays and for the texts of errors, can take longer than the kernel."""
+    with event.install_listener("numba:compile", compiled := Compiled()):
+        adjit.value_and_grad(steps, checkpoint=True)(np.ones(3), np.full(3, 0.5), 9)
+    own = ("user_steps_", "adjit.user_kernels.runtime")
+    others = {f.__qualname__ for f in compiled.functions if not f.__module__.startswith(own)}
+    assert others <= {
+        f"{name}.<locals>.impl"
+        for name in ("ol_max", "ol_min", "impl_carray", "_ol_array_allocate")
+    }
+
+
+def test_a_way_back_is_machine_code_only_where_it_is_linked_into():
+    file = generated.generated(
+        steps, (numba.float64[::1], numba.float64[::1], numba.int64), None, "reverse"
+    )
+    file.module.value_and_grad(np.ones(3), np.ones(3), 2)
+    for function, is_entered in [(file.module.way_back, False), (file.module.value_and_grad, True)]:
+        (code,) = function.overloads.values()
+        name = code.fndesc.llvm_cpython_wrapper_name
+        assert bool(code.library._codegen._engine.is_symbol_defined(name)) is is_entered
 
 
 def test_another_process_compiles_nothing(tmp_path):

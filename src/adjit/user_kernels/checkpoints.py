@@ -13,7 +13,7 @@ from typing import NoReturn
 from .refusal import NotDifferentiable
 from .structure import Load, Procedure, Repeat, StoreElement, Suite, walk
 from .undo import may_read_before
-from .writing import Lines, ProcedureWriter
+from .writing import Lines, ProcedureWriter, add_copy
 from .written_first import written_first
 
 _SIZES = {"f8": 8, "f4": 4, "i8": 8, "b1": 1}
@@ -109,10 +109,16 @@ class Parts:
         self.keep_arrays(w)
 
     def keep_arrays(self, w: Lines) -> None:
-        for name in self.arrays:
+        for k, name in enumerate(self.arrays):
             w.add(f"{self.trips}_p = reserve(tape, {self._bytes(name)})")
-            place = f"carray(at_{self.f.arrays[name][1]}({self.trips}_p), {name}.shape)"
-            w.add(f"{place}[:] = {name}")
+            kept = self._add_kept(k, name, w)
+            add_copy(w, kept, f"{name}[{{at}}]", self.f.arrays[name][0], f"{kept}_")
+
+    def _add_kept(self, k: int, name: str, w: Lines) -> str:
+        """A name for the copy of the k-th array, on top of the tape."""
+        kept = f"{self.trips}_{k}a"
+        w.add(f"{kept} = carray(at_{self.f.arrays[name][1]}({self.trips}_p), {name}.shape)")
+        return kept
 
     def _bytes(self, name: str) -> str:
         return f"{name}.size * {_SIZES[self.f.arrays[name][1]]}"
@@ -160,11 +166,12 @@ class Parts:
             w.add(f"{name}{self.at_start} = at_{kind}({t}_p + {8 * k})[0]{as_bool}")
 
     def restore_arrays(self, w: Lines) -> None:
-        for name in reversed(self.arrays):
-            kind = self.f.arrays[name][1]
+        for k, name in reversed(list(enumerate(self.arrays))):
+            ndim, kind = self.f.arrays[name]
             w.add(f"{self.trips}_p = release(tape, {self._bytes(name)})")
+            kept = self._add_kept(k, name, w)
             as_bool = " != 0" if kind == "b1" else ""
-            w.add(f"{name}[:] = carray(at_{kind}({self.trips}_p), {name}.shape){as_bool}")
+            add_copy(w, name, f"{kept}[{{at}}]{as_bool}", ndim, f"{kept}_")
 
 
 class FirstRun(ProcedureWriter):

@@ -31,7 +31,7 @@ from .rules import FLAT
 from .source import Function, Meaning, python_function
 from .structure import Apply, Make, Procedure, StoreElement, walk
 from .typing_pass import infer_types
-from .writing import Lines, primal_source, results_text
+from .writing import Lines, add_copy, primal_source, results_text
 
 Mode = Literal["reverse", "forward", "second"]
 
@@ -48,8 +48,8 @@ from numba import carray, float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
     at_b1, at_f4, at_f8, at_i8, close_beside, close_tape, digamma, nat, open_tape, over, overlap, pick,
-    release, reserve, rest, tape_less,
-    tape_low, tape_more, tape_set, tape_top, trigamma,
+    release, reserve, rest, rounds, tape_less,
+    tape_low, tape_more, tape_set, tape_top, trigamma, zeros_as,
 )
 
 FACTS = {facts!r}
@@ -60,9 +60,7 @@ compiled = njit(error_model="numpy", nogil=True, cache=True, boundscheck={checke
 _APART = """from adjit.user_kernels.machine_code import WayBackCompiler
 
 APART = {apart!r}
-compiled_back = njit(
-    error_model="numpy", nogil=True, cache=True, boundscheck={checked}, pipeline_class=WayBackCompiler
-)
+compiled_back = njit(error_model="numpy", nogil=True, boundscheck={checked}, pipeline_class=WayBackCompiler)
 
 """
 # Only loops are shared by threads: what Numba itself makes parallel has other bits on other numbers of them.
@@ -366,7 +364,7 @@ def _call_core(f: Procedure, writer: ReverseWriter, seeds: dict[str, str]) -> st
 def _gradients(f: Procedure, writer: ReverseWriter, wanted: list[str], w: Lines) -> str:
     for p in wanted:
         if p in f.arrays and not writer.is_active(p):
-            w.add(f"{p}_b = np.zeros_like({p})")
+            w.add(f"{p}_b = zeros_as({p})")
     return results_text(
         [f"{p}_b" if p in f.arrays or writer.is_active(p) else "0.0" for p in wanted], True
     )
@@ -394,7 +392,7 @@ def _peak_bytes(f: Procedure, writer: ReverseWriter) -> str:
             given = [f"{p}.copy()" if p in written_params(f) else p for p in f.params]
             w.add(f"{results_text(results, f.returns_tuple)} = primal({', '.join(given)})")
             seeds |= {
-                f"{v}_seed": f"np.zeros_like({first})"
+                f"{v}_seed": f"zeros_as({first})"
                 for v, first in zip(f.returns, results, strict=True)
                 if f"{v}_seed" in seeds
             }
@@ -408,7 +406,7 @@ def _call_without_effect(
 ) -> None:
     """A call of the way back on copies of what is written, with new adjoints."""
     for p in writer.shadows():
-        w.add(f"{p}_b = np.zeros_like({p})")
+        w.add(f"{p}_b = zeros_as({p})")
     for p in written_params(f):
         w.add(f"{p}_copy = {p}.copy()")
     w.add("tape = open_tape()")
@@ -436,7 +434,10 @@ def pullback_source(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> s
     with w.indented():
         _check_shares(f, w)
         for p in filled:
-            w.add(f"{p}_b[:] = {f'{p}_adjoint' if p in written else '0.0'}")
+            if p in written:
+                add_copy(w, f"{p}_b", f"{p}_adjoint[{{at}}]", f.arrays[p][0], f"{p}_adjoint_")
+            else:
+                w.add(f"{p}_b[:] = 0.0")
         for p in writer.shadows():
             if p not in filled:
                 w.add(f"{p}_b = {p}_adjoint.copy()")

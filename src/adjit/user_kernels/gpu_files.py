@@ -180,11 +180,8 @@ import numpy as np
 from numpy import float32, float64, int32, int64
 
 from adjit.user_kernels.gpu_run import (
-    LoopKernel, at_b1, at_f4, at_f8, at_i8, nat, on_host, over, overlap, pick, rest,
-)
-from adjit.user_kernels.runtime import (
-    close_tape, digamma, open_tape, release, reserve, tape_less, tape_low, tape_more, tape_set, tape_top,
-    trigamma,
+    LoopKernel, at_b1, at_f4, at_f8, at_i8, close_tape, digamma, nat, on_host, open_tape, over, overlap, pick,
+    release, reserve, rest, rounds, tape_less, tape_low, tape_more, tape_set, tape_top, trigamma,
 )
 
 FACTS = {facts!r}

@@ -29,6 +29,7 @@ from ..schedule.gpu.run import Gpu, gpu_of, launcher_source
 from ..schedule.jit.cache import link
 from ..schedule.planning.recipe import DeviceSource
 from ..schedule.settle import value_of
+from . import runtime
 from .gpu_text import DTYPES, Given
 
 THREADS = 128  # of a block
@@ -299,8 +300,26 @@ def _number(a: Any) -> Any:
     return np.int64(a) if isinstance(a, int) else np.float64(a) if type(a) is float else a
 
 
+# Those of the CPU's code are only linked, and have no entry for plain Python.
+(
+    close_tape, digamma, open_tape, release, reserve,
+    tape_less, tape_low, tape_more, tape_set, tape_top, trigamma,
+) = (
+    numba.njit(error_model="numpy", nogil=True)(getattr(function, "py_func", function))
+    for function in (
+        runtime.close_tape, runtime.digamma, runtime.open_tape, runtime.release, runtime.reserve,
+        runtime.tape_less, runtime.tape_low, runtime.tape_more, runtime.tape_set, runtime.tape_top,
+        runtime.trigamma,
+    )
+)  # fmt: skip
+
+
 def nat(index: int) -> int:
     return index
+
+
+def rounds(count: int) -> int:
+    return max(0, count)
 
 
 def pick(condition: Any, a: Any, b: Any) -> Any:

@@ -456,6 +456,8 @@ class KernelText:
         return Typed(f"{self._cast(a, kind)} if {test} else {self._cast(b, kind)}", kind)
 
     def _call(self, function: str, args: Sequence[ast.expr]) -> Typed:
+        if function == "rounds":
+            return self._call("max", [ast.Constant(0), *args])
         found = [self.of(a) for a in args]
         kind = of_arithmetic([v.kind for v in found])
         if function == "nat":

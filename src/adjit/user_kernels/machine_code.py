@@ -14,11 +14,10 @@ import re
 from typing import Any
 
 from numba.core import ir
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
-from numba.core.typed_passes import BaseNativeLowering, NativeLowering
 
+from .linked_code import LinkedCompiler, LinkedLowering
 from .writing import BACK
 
 _SUM = re.compile(r"_[bs](\.\d+)?$")  # names of adjoints, with Numba's number of an assignment
@@ -76,7 +75,7 @@ class _WayBackLower(Lower):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _WayBackLowering(BaseNativeLowering):  # type: ignore[misc]
+class _WayBackLowering(LinkedLowering):
     _name = "adjit_way_back_lowering"
 
     @property
@@ -84,12 +83,7 @@ class _WayBackLowering(BaseNativeLowering):  # type: ignore[misc]
         return _WayBackLower
 
 
-class WayBackCompiler(CompilerBase):  # type: ignore[misc]
+class WayBackCompiler(LinkedCompiler):
     """Numba's compiler with these marks; `APART` is a name of the function's module."""
 
-    def define_pipelines(self) -> list[PassManager]:
-        manager = PassManager("adjit_way_back")
-        for step, name in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
-            manager.add_pass(_WayBackLowering if step is NativeLowering else step, name)
-        manager.finalize()
-        return [manager]
+    lowering = _WayBackLowering

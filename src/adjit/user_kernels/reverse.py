@@ -760,7 +760,7 @@ class ReverseWriter(ProcedureWriter):
             self.tape.windows(item, w, "release")
         w.add(f"for {t}_d in range({t}, 0, -{ASIDE}):")
         with w.indented():
-            w.add(f"{t}_e = max(0, {t}_d - {ASIDE})")
+            w.add(f"{t}_e = rounds({t}_d - {ASIDE})")
             w.add(f"for {t}_k in range({t}_d - 1, {t}_e - 1, -1):")
             with w.indented():
                 w.extend(inner.w)

@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 from llvmlite import binding, ir
 from numba import config, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from .linked_code import LinkedCompiler
 
 SLOTS = 16
 HEAD = 64  # bytes before the first of a chunk: what the tape was before
@@ -74,6 +78,35 @@ def nat(typing: Any, index: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def zeros_as(typing: Any, array: Any) -> Any:
+    """`np.zeros_like(array)`, of which Numba would compile three functions for each type."""
+    made = array.copy(layout="F" if array.layout == "F" else "C", readonly=False)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        shape = arrayobj.make_array(array)(context, builder, args[0]).shape
+        zeros = arrayobj._empty_nd_impl(
+            context, builder, made, cgutils.unpack_tuple(builder, shape)
+        )
+        size = builder.mul(zeros.nitems, zeros.itemsize)
+        cgutils.memset(builder, zeros.data, size, 0)
+        return arrayobj.impl_ret_new_ref(context, builder, made, zeros._getvalue())
+
+    return made(array), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def rounds(typing: Any, count: Any) -> Any:
+    """`max(0, count)`, of which Numba would compile a function."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        count = context.cast(builder, args[0], sig.args[0], types.int64)
+        zero = context.get_constant(types.int64, 0)
+        return builder.select(builder.icmp_signed(">", count, zero), count, zero)
+
+    return types.int64(count), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def pick(typing: Any, condition: Any, a: Any, b: Any) -> Any:
     """`a if condition else b` without a branch: processors guess wrong what a minimum was taken from."""
     result = typing.unify_types(types.unliteral(a), types.unliteral(b))
@@ -125,6 +158,11 @@ if config.DISABLE_JIT:
     def nat(index: int) -> int:
         return index
 
+    zeros_as = np.zeros_like
+
+    def rounds(count: int) -> int:
+        return max(0, count)
+
     def pick(condition: bool, a: Any, b: Any) -> Any:
         return a if condition else b
 
@@ -141,7 +179,7 @@ if config.DISABLE_JIT:
         return old
 
 
-_compiled: Any = njit(error_model="numpy", nogil=True)
+_compiled: Any = njit(error_model="numpy", nogil=True, pipeline_class=LinkedCompiler)
 
 # The words of a tape: the next free byte, the end and the start of its chunk, bytes in all chunks but the
 # first, the most that was in use, bytes in use before this chunk.

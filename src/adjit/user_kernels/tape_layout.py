@@ -171,10 +171,10 @@ def trips_text(loop: Repeat) -> str:
     """The number of rounds of a `for` that runs to its end."""
     start, stop, step = loop.start, loop.stop, loop.step
     if step == 1:
-        return f"max(0, {text(stop)}{'' if type(start) is int and start == 0 else f' - {text(start)}'})"
+        return f"rounds({text(stop)}{'' if type(start) is int and start == 0 else f' - {text(start)}'})"
     if step == -1:
-        return f"max(0, {text(start)} - {text(stop)})"
-    return f"max(0, ({text(stop)} - {text(start)} + {step + (-1 if step > 0 else 1)}) // ({step}))"
+        return f"rounds({text(start)} - {text(stop)})"
+    return f"rounds(({text(stop)} - {text(start)} + {step + (-1 if step > 0 else 1)}) // ({step}))"
 
 
 def _round_of_counter(loop: Repeat) -> str:

@@ -8,32 +8,34 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import config, float32, float64, int32, int64
-from numba.core import compiler, types
+from numba import config, float32, float64, int32, int64, types
+from numba.core import compiler
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import FixupArgs, IRProcessing, ReconstructSSA, TranslateByteCode
-from numba.extending import overload
+from numba.extending import intrinsic
 
 from .refusal import NotDifferentiable
 from .structure import Procedure
-from .writing import primal_source
+from .writing import ARRAY, primal_source
 
 _ORDER = ("b1", "i8", "f4", "f8")
-# Only to be typed.
+# Only to be typed: Numba would compile functions of its own for their types.
 _OF_A_FLOAT = types.ExternalFunction("of_a_float", float64(float64))
 _OF_TWO_FLOATS = types.ExternalFunction("of_two_floats", float64(float64, float64))
 
 
-def _pick(condition: Any, a: Any, b: Any) -> Any:
-    """`pick` of `runtime`, only to be typed."""
+@intrinsic  # type: ignore[untyped-decorator]
+def _pick(context: Any, condition: Any, a: Any, b: Any) -> Any:
+    result = context.unify_types(types.unliteral(a), types.unliteral(b))
+    return result(condition, a, b), None
 
 
-@overload(_pick)
-def _pick_typed(condition, a, b):  # type: ignore[no-untyped-def]
-    return lambda condition, a, b: a if condition else b
+@intrinsic  # type: ignore[untyped-decorator]
+def _array(context: Any, shape: Any, dtype: Any) -> Any:
+    return types.Array(dtype.dtype, len(shape), "C")(shape, dtype), None
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -88,7 +90,7 @@ def infer_types(f: Procedure, argument_types: Sequence[types.Type]) -> None:
         "np": np, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
         "digamma": _OF_A_FLOAT, "trigamma": _OF_A_FLOAT,
         "zeta": _OF_TWO_FLOATS,
-        "math": math, "pick": _pick,
+        "math": math, "pick": _pick, ARRAY: _array,
     }  # fmt: skip
     exec(compile(primal_source(f, f.name, errors=False), f"<{f.name}>", "exec"), space)
     typing, target = cpu_target.typing_context, cpu_target.target_context

@@ -70,7 +70,7 @@ HARMLESS = CHEAP - {"/", "//", "%", "<<", ">>", "int64", "int32", "round"}
 
 RESERVED = {
     "np", "math", "min", "max", "abs", "range", "round", "bool", *CASTS, "tape", "pick", "njit", "carray",
-    "digamma", "trigamma", "nat", "over", "rest",
+    "digamma", "trigamma", "nat", "over", "rest", "rounds", "zeros_as", "array",
     "reserve", "release", "overlap", "open_tape", "close_tape", "close_beside", "apart",
     "None", "True", "False",
 }  # fmt: skip

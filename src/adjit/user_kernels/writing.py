@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from .structure import (
 from .subscripts import never_negative
 from .vocabulary import applied, text
 
+ARRAY = "array"  # a new array, where only types are asked for
 BACK = "# ----- back -----"  # where the way back begins in a function's text
 
 
@@ -257,6 +258,20 @@ def range_text(loop: Repeat) -> str:
     return text(loop.stop) if loop.start == 0 else f"{text(loop.start)}, {text(loop.stop)}"
 
 
+def add_copy(w: Lines, target: str, value: str, ndim: int, index: str) -> None:
+    """Write an array into one of its shape; `{at}` in `value` is an element's index, of names with `index`.
+
+    Of `target[:] = value` Numba compiles also the error about shapes, which takes longer than a kernel (1.7 s).
+    """
+    names = [f"{index}{d}" for d in range(ndim)]
+    at = ", ".join(f"nat({name})" for name in names) or "()"
+    with ExitStack() as depth:
+        for d, name in enumerate(names):
+            w.add(f"for {name} in range({target}.shape[{d}]):")
+            depth.enter_context(w.indented())
+        w.add(f"{target}[{at}] = {value.format(at=at)}")
+
+
 def shape_text(shape: list[Atom]) -> str:
     return f"({', '.join(map(text, shape))}{',' if len(shape) == 1 else ''})"
 
@@ -295,6 +310,9 @@ class _Quiet(ProcedureWriter):
     def item(self, item: Statement, w: Lines) -> None:
         if not isinstance(item, Demand):
             super().item(item, w)
+
+    def make(self, item: Make, w: Lines) -> None:
+        w.add(f"{item.dst} = {ARRAY}({shape_text(item.shape)}, np.{dtype_text(item.dtype)})")
 
     def check(self, item: Load | StoreElement, w: Lines) -> None:
         """Nothing."""
