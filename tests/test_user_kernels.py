@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import itertools
 import math
 import os
 import re
@@ -495,6 +496,20 @@ def beside_in_turns(x, y):
     return np.dot(u, u) + np.dot(v, y) + s
 
 
+def rows_in_turns(m, x, bias):
+    y, z = np.empty(len(m)), np.zeros(len(m) + 1)
+    for r in range(len(m)):
+        low, total = bias[r], 1.0
+        for q in range(len(x)):
+            low += m[r, q] * x[q]
+        for q in range(1, len(x)):
+            total = total * 0.5 + m[r, q] * m[r, q - 1] - low
+        y[r] = low * total
+        z[r + 1] += low
+    return y.sum() + np.dot(z, z)
+
+
+MANY = np.random.default_rng(11).random((11, 3)) - 0.5
 WIDE = np.random.default_rng(5).random((2, 53)) - 0.5
 STATEMENTS = [
     (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
@@ -507,11 +522,14 @@ STATEMENTS = [
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
     (beside, (X, Y)), (beside, tuple(WIDE)), (behind, (X, Y, 3)), (behind, (X, Y, 9)), (across, (A,)),
     (beside_in_turns, tuple(WIDE)),
+    *[(rows_in_turns, (MANY[:n], X[:3], MANY[:n, 0].copy())) for n in (1, 4, 11)],
 ]  # fmt: skip
 
 
 # Compiled ones take seconds each: those whose machine code could differ from the same code as plain Python.
-COMPILED = (wraps, slices, functions, swaps, pair_from_a_loop, beside, beside_in_turns)
+COMPILED = (
+    wraps, slices, functions, swaps, pair_from_a_loop, beside, beside_in_turns, rows_in_turns,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -538,6 +556,92 @@ def test_statements_and_published_kernels_as_plain_python():
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == [f.__name__ for f, _ in [*STATEMENTS, *PUBLISHED]]
+
+
+def products(m, x, y, first):
+    for r in range(first, len(m)):
+        low = high = 0.0
+        for q in range(len(x)):
+            low += m[r, q] * x[q]
+        for q in range(len(x)):
+            high = max(high, m[r, q] - low)
+        y[r] = low + 1e-3 * high
+
+
+def test_rounds_in_turns_give_the_bits_of_one_after_the_other():
+    one_after_the_other, kernel = numba.njit(products), adjit.kernel(products)
+    for count, first in itertools.product([0, 1, 3, 4, 7, 8, 13], [0, 2]):
+        m = np.random.default_rng(count).standard_normal((count, 37)) * 10.0 ** np.arange(37)
+        x, expected = m.sum(0) + 1, np.full(count, 7.0)
+        found = adjit.tensor(expected)
+        one_after_the_other(m, x, expected, first)
+        kernel(m, x, found, first)
+        np.testing.assert_array_equal(found.numpy(), expected)
+    assert "y[r_3q] = t_6_3q" in kernel.source(m, x, found, first)
+
+
+def test_rounds_take_no_turns_on_arrays_that_share_memory():
+    expected, found = np.random.default_rng(4).standard_normal((2, 8, 8))
+    found[:] = expected
+    numba.njit(products)(expected, expected[2], expected[5], 0)
+    adjit.kernel(products)(found, found[2], found[5], 0)
+    np.testing.assert_array_equal(found, expected)
+
+
+def sums_of_rows_above(m, y):
+    for r in range(len(m)):
+        total = 0.0
+        for q in range(len(y)):
+            total += m[r, q] * y[q]
+        y[r] = total
+
+
+def sums_of_shorter_rows(m, y):
+    for r in range(len(m)):
+        total = 0.0
+        for q in range(r):
+            total += m[r, q]
+        y[r] = total
+
+
+def sums_that_go_on(m, y):
+    total = 0.0
+    for r in range(len(m)):
+        for q in range(len(m)):
+            total += m[r, q]
+        y[r] = total
+
+
+def sums_stored_twice(m, y):
+    for r in range(len(m) - 1):
+        total = 0.0
+        for q in range(len(m)):
+            total += m[r, q]
+        y[r] = total
+        y[r + 1] = 2 * total
+
+
+def sums_until(m, y):
+    for r in range(len(m)):
+        total = 0.0
+        for q in range(len(m)):
+            total += m[r, q]
+            if total > 1:
+                break
+        y[r] = total
+
+
+@pytest.mark.parametrize(
+    "f", [sums_of_rows_above, sums_of_shorter_rows, sums_that_go_on, sums_stored_twice, sums_until]
+)
+def test_rounds_that_wait_for_each_other_take_no_turns(f):
+    m, y = np.random.default_rng(3).random((6, 6)), np.ones(6)
+    expected, found = y.copy(), adjit.ones(6, dtype=adjit.float64)
+    numba.njit(f)(m, expected)
+    kernel = adjit.kernel(f)
+    kernel(m, found)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    assert "_1q" not in kernel.source(m, found)
 
 
 def test_neighbours_of_more_rounds_than_one_block_has():

@@ -129,6 +129,10 @@ class HostReverseWriter(ReverseWriter, _OnHost):
             has_seed = item.dst in self.f.returns
             w.add(f"{item.dst}_b = {f'{item.dst}_seed' if has_seed else self.new_array(item, '0')}")
 
+    def takes_turns(self, loop: Repeat) -> bool:
+        """Never: a device kernel has other threads to go on with."""
+        return False
+
     def back_make(self, item: Make, back: WayBack) -> None:
         """Nothing: arrays are memory of their own."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from .activity import active_names
 from .checkpoints import FirstRun, Parts, outer_loops
+from .in_turns import may_take_turns
 from .parallel import Rounds, parallel_loops
 from .refusal import NotDifferentiable
 from .rules import PICKS, may_be_infinite, rules_for
@@ -864,6 +865,9 @@ class ReverseWriter(ProcedureWriter):
 
     def counts(self, loop: Repeat) -> bool:
         return loop.trips in self.counted and (loop.leaves is not None or loop.kind == "while")
+
+    def takes_turns(self, loop: Repeat) -> bool:
+        return may_take_turns(self.f, loop) and not any(map(self.tape.taped.get, blocks_of(loop)))
 
     def before_loop(self, loop: Repeat, w: Lines) -> None:
         if self.tape.has_windows(loop):

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 
 from .. import config
+from .in_turns import AT_ONCE, in_turns, may_overlap, may_take_turns
 from .structure import (
     Apply,
     Atom,
@@ -89,6 +90,10 @@ class ProcedureWriter:
         """Whether the rounds of a loop are counted."""
         return False
 
+    def takes_turns(self, loop: Repeat) -> bool:
+        """Whether rounds of a loop are written side by side."""
+        return False
+
     def applied(self, item: Apply) -> str:
         """An application as a statement."""
         return applied(item)
@@ -104,6 +109,10 @@ class ProcedureWriter:
     def chosen(self, item: Branch) -> str:
         """The test of a branch."""
         return self.test(item.condition)
+
+    def may_overlap(self, loop: Repeat) -> list[tuple[str, str]]:
+        """Arrays of whose memory it has to be seen that a loop does not write one and read the other."""
+        return []
 
     def move(self, pairs: list[tuple[str, Atom]], w: Lines) -> None:
         """Hand on what a round leaves to the next."""
@@ -198,6 +207,9 @@ class ProcedureWriter:
         return [(c.inside, c.first, c.following, c.after) for c in loop.carried]
 
     def loop(self, item: Repeat, w: Lines) -> None:
+        if self.takes_turns(item):
+            self._loop_in_turns(item, w)
+            return
         carries = self.carries(item)
         for inside, first, _, _ in carries:
             w.add(f"{inside} = {self.assigned(inside, first)}")
@@ -233,6 +245,25 @@ class ProcedureWriter:
         w.last_note = ""
         self.after_loop(item, w)
         moves([(after, inside) for inside, _, _, after in carries], w, _as_it_is)
+
+    def _loop_in_turns(self, item: Repeat, w: Lines) -> None:
+        middle, body = f"{item.trips}_0q", Lines()
+        body.last_note = item.note
+        self.block(item.body, body)
+        start, stop = text(item.start), text(item.stop)
+        trips, before = (stop, "") if item.start == 0 else (f"{stop} - {start}", f"{start} + ")
+        w.add(f"{middle} = {before}rounds({trips}) // {AT_ONCE} * {AT_ONCE}")
+        for written, read in self.may_overlap(item):
+            w.add(f"if overlap({written}, {read}):")
+            w.add(f"    {middle} = {start}")
+        w.add(f"for {item.counter} in range({start}, {middle}, {AT_ONCE}):")
+        with w.indented():
+            for line in in_turns(item, body.lines):
+                w.add(line)
+        w.add(f"for {item.counter} in range({middle}, {stop}):")
+        with w.indented():
+            w.extend(body)
+        w.last_note = ""
 
 
 def _as_it_is(name: str, a: Atom) -> str:
@@ -287,8 +318,8 @@ def results_text(values: list[str], is_tuple: bool) -> str:
     return values[0] if values else "None"
 
 
-class _Instead(ProcedureWriter):
-    """Writes other code for some loops."""
+class _Primal(ProcedureWriter):
+    """Writes the function to be compiled, with other code for some loops."""
 
     def __init__(self, f: Procedure, instead: Mapping[Repeat, Callable[[Lines], None]]) -> None:
         super().__init__(f)
@@ -299,6 +330,12 @@ class _Instead(ProcedureWriter):
             self.instead[item](w)
         else:
             super().loop(item, w)
+
+    def takes_turns(self, loop: Repeat) -> bool:
+        return may_take_turns(self.f, loop)
+
+    def may_overlap(self, loop: Repeat) -> list[tuple[str, str]]:
+        return may_overlap(self.f, loop)
 
 
 class _Quiet(ProcedureWriter):
@@ -326,7 +363,7 @@ def primal_source(
     instead: Mapping[Repeat, Callable[[Lines], None]] | None = None,
 ) -> str:
     """The function as it was read; arguments are written in place. `instead` writes other code for loops."""
-    writer = _Instead(f, instead) if instead else ProcedureWriter(f) if errors else _Quiet(f)
+    writer = _Primal(f, instead or {}) if errors else _Quiet(f)
     w = Lines()
     w.add(f"def {name}({', '.join(f.params)}):")
     with w.indented():
