@@ -319,9 +319,34 @@ class Program:
             value = f"0.4 * {v}[{r.choice(['j', 'j - 1'])}] * {number} + 0.3 * {r.choice('xyw')}[j]"
             self.add(f"    {indent}{u}[{place}] = {value}")
 
+    def rows(self):
+        """A loop whose rounds add up numbers of their own, which may be stored where others read."""
+        r, n = self.r, self.names + 1
+        self.names += 1
+        i, q, e = f"i{n}", f"q{n}", f"e{n}"
+        self.add(f"for {i} in range({r.choice(['5', '5', 'len(x)', '1, 5', 'm % 3, 5', '3'])}):")
+        self.add(f"    {e} = {r.choice([self.atom(), f'{self.array()}[{i}]', '0.0'])}")
+        for _ in range(r.randint(1, 2)):
+            self.add(f"    for {q} in range({r.choice(['5', 'len(y)', 'z.shape[1]', '1, 4', i])}):")
+            v, u = (
+                f"{self.array()}[{q}]",
+                r.choice([f"z[{i}, {q}]", f"z[{q}, {i}]", f"{self.array()}[{i}]"]),
+            )
+            value = r.choice(
+                [f"{u} * {v}", f"{u} * math.sin({v})", f"0.3 * math.exp(-{v} * {v}) * {u}"]
+            )
+            self.add(
+                f"        {e} {r.choice(['+=', '-=', f'= 0.5 * {e} +', f'= max({e}, 0.1) -'])} {value}"
+            )
+        for _ in range(r.choice([1, 1, 1, 2])):
+            place = r.choice([i, i, i, f"{i} - 1", "m % 5", f"4 - {i}"])
+            self.add(f"    {self.array()}[{place}] {r.choice(['=', '=', '+='])} math.tanh({e})")
+
     def source(self):
         if self.r.random() < 0.25:
             self.steps()
+        if self.r.random() < 0.3:
+            self.rows()
         for _ in range(self.r.randint(3, 7)):
             self.statement()
         return HEAD + "\n".join(self.lines) + "\n" + TAIL

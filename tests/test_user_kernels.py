@@ -14,12 +14,13 @@ import fuzz_kernels
 import numba
 import numpy as np
 import pytest
+from adjit.kernels.math import vector
 from numba import njit, prange
 from numba.core import event
 
 import adjit
 from adjit import config
-from adjit.user_kernels import NotDifferentiable, dispatch, generated
+from adjit.user_kernels import NotDifferentiable, ahead, dispatch, generated
 from adjit.user_kernels.structure import Make, Repeat
 from adjit.user_kernels.written_first import written_first
 
@@ -496,6 +497,18 @@ def beside_in_turns(x, y):
     return np.dot(u, u) + np.dot(v, y) + s
 
 
+def ahead_of_sums(x, y):
+    top, total, low = x[0], 0.0, 0.0
+    for j in range(1, len(x)):
+        top = max(top, x[j])
+    for j in range(len(x)):
+        total += math.exp(x[j] - top) * math.sin(y[j])
+        low = 0.5 * low + math.log(math.cosh(x[j])) - math.tanh(low)
+    for j in range(2, len(x)):
+        y[j] = math.exp(x[j]) + y[j - 2] * math.cos(y[j - 1])
+    return math.log(2 + total) + low
+
+
 def rows_in_turns(m, x, bias):
     y, z = np.empty(len(m)), np.zeros(len(m) + 1)
     for r in range(len(m)):
@@ -522,6 +535,7 @@ STATEMENTS = [
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
     (beside, (X, Y)), (beside, tuple(WIDE)), (behind, (X, Y, 3)), (behind, (X, Y, 9)), (across, (A,)),
     (beside_in_turns, tuple(WIDE)),
+    (ahead_of_sums, (np.linspace(-1.5, 1.0, 70), np.linspace(0.3, 1.0, 70))),
     *[(rows_in_turns, (MANY[:n], X[:3], MANY[:n, 0].copy())) for n in (1, 4, 11)],
 ]  # fmt: skip
 
@@ -529,6 +543,7 @@ STATEMENTS = [
 # Compiled ones take seconds each: those whose machine code could differ from the same code as plain Python.
 COMPILED = (
     wraps, slices, functions, swaps, pair_from_a_loop, beside, beside_in_turns, rows_in_turns,
+    ahead_of_sums,
 )  # fmt: skip
 
 
@@ -642,6 +657,88 @@ def test_rounds_that_wait_for_each_other_take_no_turns(f):
     kernel(m, found)
     np.testing.assert_array_equal(found.numpy(), expected)
     assert "_1q" not in kernel.source(m, found)
+
+
+def all_ahead(x, large, y):
+    for j in range(len(x)):
+        a, b = x[j], large[j]
+        y[0, j], y[1, j], y[2, j], y[3, j] = np.exp(a), np.expm1(a), np.log(a), np.log1p(a)
+        y[4, j], y[5, j], y[6, j], y[7, j] = np.log2(a), np.log10(a), np.sin(a), np.cos(a)
+        y[8, j], y[9, j], y[10, j], y[11, j] = np.tan(a), np.sinh(a), np.cosh(a), np.tanh(a)
+        y[12, j], y[13, j], y[14, j] = np.arcsin(a), np.arccos(a), np.arctan(a)
+        y[15, j], y[16, j], y[17, j] = np.arcsinh(a), np.arccosh(b), np.arctanh(a)
+        y[18, j], y[19, j] = math.erf(a), math.erfc(a)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(np.float64, 64), (np.float32, 32)])
+def test_functions_are_computed_ahead_by_those_of_the_library(dtype, bits):
+    """What one gives depends on no other round. Their accuracy is seen in test_vector_math.py."""
+    x = np.random.default_rng(0).uniform(0.01, 0.99, 200).astype(dtype)
+    large, kernel = 1 / x, adjit.kernel(all_ahead)
+    for count in (0, 1, 7, 64, 65, 200):
+        y = np.full((20, 200), 7, dtype)
+        kernel(x[:count], large[:count], y)
+        for row, name in zip(y, ahead.FUNCTIONS.values(), strict=True):
+            given = large if name == "acosh" else x
+            expected = getattr(vector, f"{name}_f{bits}")(given[:count])
+            np.testing.assert_array_equal(row[:count], expected, err_msg=name)
+        assert (y[:, count:] == 7).all()
+    called = re.findall(rf"(\w+)_f{bits}\(", kernel.source(x, large, y))
+    assert {*called} >= {*ahead.FUNCTIONS.values()}
+
+
+def in_one_after_the_other(x):
+    for j in range(1, len(x)):
+        x[j] = math.exp(-x[j - 1]) + x[j]
+
+
+def where_the_round_before_has_stored(x, y):
+    for j in range(2, len(y)):
+        y[j] = math.sin(x[j]) * x[j]
+
+
+def where_this_round_has_stored(x, y):
+    for j in range(2, len(y)):
+        y[j] = 0.5 * y[j] + 1
+        y[j - 1] += math.sin(x[j])
+
+
+@pytest.mark.parametrize("shift", [-2, -1, 0, 1, 5])
+def test_what_is_read_after_a_store_is_not_computed_ahead(shift):
+    """The caller's arrays may be the same memory, as in an njit function."""
+    for f in (
+        in_one_after_the_other,
+        where_the_round_before_has_stored,
+        where_this_round_has_stored,
+    ):
+        expected, found = np.random.default_rng(2).random((2, 210))
+        found[:] = expected
+        for memory, call in ((expected, f), (found, adjit.kernel(f))):
+            views = memory[5:205], memory[5 + shift : 205 + shift]
+            call(*views[: f.__code__.co_argcount])
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+    assert "_f64(" not in adjit.kernel(in_one_after_the_other).source(found)
+
+
+def test_values_are_the_same_bits_with_gradients_and_without():
+    x, y = np.random.default_rng(3).standard_normal((2, 150))
+    alone = adjit.kernel(ahead_of_sums)(x, y.copy())
+    assert adjit.value_and_grad(ahead_of_sums)(x, y)[0] == alone
+    assert adjit.value_and_grad(ahead_of_sums, checkpoint=True)(x, y)[0] == alone
+    np.testing.assert_allclose(alone, ahead_of_sums(x, y.copy()), rtol=1e-13)
+
+
+def test_sums_of_functions_are_vector_code():
+    def total(x):
+        s = 0.0
+        for j in range(len(x)):
+            s += math.exp(-x[j])
+        return s
+
+    file = generated.generated(total, (numba.float64[::1],), None, "reverse")
+    assert file.module.primal(np.ones(9)) == pytest.approx(9 * math.exp(-1))
+    (code,) = file.module.primal.inspect_asm().values()
+    assert re.search(r"vfmadd\w+pd|fmla", code)
 
 
 def test_neighbours_of_more_rounds_than_one_block_has():

@@ -17,7 +17,7 @@ from .vocabulary import BINARY_OF_FLOATS, FLOAT_CASTS, RESERVED, TESTS
 
 Key = tuple[object, ...]
 _OUR_ENDING = re.compile(
-    r"_([bckpsdewh]|\d+[dq]|seed|old)$"
+    r"_([bckpsdewh]|\d+[dq]|seed|old|f64|f32)$"
 )  # of names of ways back and of tangents
 _OF_FLOATS = {
     *FLOAT_CASTS,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ import numpy as np
 from numba import types
 
 from .. import config
-from ..schedule.jit import disk
+from ..kernels.language.processor import FUSED
+from ..kernels.math import vector
+from ..schedule.jit import disk, kernel_files
 from .forward_mode import tangent_of
 from .reader import ArgumentKind, read, runs_parallel
 from .refusal import NotDifferentiable
@@ -48,7 +51,7 @@ from numba import carray, float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
     at_b1, at_f4, at_f8, at_i8, close_beside, close_tape, digamma, nat, open_tape, over, overlap, pick,
-    release, reserve, rest, rounds, tape_less,
+    release, reserve, rest, room_f4, room_f8, rounds, tape_less,
     tape_low, tape_more, tape_set, tape_top, trigamma, zeros_as,
 )
 
@@ -72,6 +75,7 @@ parallel = njit(error_model="numpy", nogil=True, cache=True, parallel=dict(
 ))
 
 """
+_VECTORISED = re.compile(r"\b\w+_f(?:64|32)(?=\()")
 _TITLES = {
     "reverse": "`{}` and its way back.",
     "forward": "`{}` with its tangents.",
@@ -190,8 +194,9 @@ def _load(name: str, path: Path) -> ModuleType:
 
 @functools.cache
 def digest_of_room() -> str:
-    """A digest of the files that write code: other ones write other code."""
-    found = hashlib.sha256(numba.__version__.encode())
+    """A digest of the files that write code, and of the functions that it calls: other ones make other code."""
+    functions = kernel_files.digest_of([kernel_files.name_of(vector.__name__)])
+    found = hashlib.sha256(f"{numba.__version__} {functions} {FUSED}".encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         found.update(path.read_bytes())
     return found.hexdigest()
@@ -248,6 +253,9 @@ def _file(
         head += _APART.format(apart=apart, checked=config.DEBUG)
     if any(source.startswith("@parallel") for source in sources):
         head += _PARALLEL
+    if vectorised := {name for source in sources for name in _VECTORISED.findall(source)}:
+        names = ", ".join(sorted(vectorised))
+        head += f"from adjit.user_kernels.vector_functions import {names}\n\n"
     return head + "\n\n".join(
         source if source.startswith("@") else f"@compiled\n{source}" for source in sources
     )

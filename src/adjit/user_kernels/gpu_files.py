@@ -34,7 +34,7 @@ from .structure import Load, Make, Procedure, Repeat, StoreElement, walk
 from .tape_layout import trips_text
 from .typing_pass import infer_types
 from .vocabulary import text
-from .writing import Lines, ProcedureWriter, results_text, shape_text
+from .writing import Lines, PlainWriter, results_text, shape_text
 
 
 def loops_on_gpu(f: Procedure) -> dict[Repeat, DeviceRounds]:
@@ -70,7 +70,7 @@ def loops_on_gpu(f: Procedure) -> dict[Repeat, DeviceRounds]:
     return found
 
 
-class _OnHost(ProcedureWriter):
+class _OnHost(PlainWriter):
     """Writes arrays that are made as such of the GPU."""
 
     def make(self, item: Make, w: Lines) -> None:

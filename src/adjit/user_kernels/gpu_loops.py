@@ -15,7 +15,7 @@ from .parallel import Rounds
 from .structure import Procedure, Repeat
 from .tape_layout import trips_text
 from .vocabulary import text
-from .writing import Lines, ProcedureWriter
+from .writing import Lines, PlainWriter
 
 _KINDS = {"b1": "b", "i8": "i", "f4": "f4", "f8": "f8"}
 _WORDS = ("first_unit", "all_threads")
@@ -40,7 +40,7 @@ class DeviceRounds(Rounds):
     def run(self, w: Lines) -> None:
         """Code in the place of the loop, which is not differentiated."""
         body = Lines()
-        ProcedureWriter(self.f).block(self.loop.body, body)
+        PlainWriter(self.f).block(self.loop.body, body)
         self._hand_on(body)
         self.define("rounds", self.given(self.names), body, [c.inside for c in self.sums])
         self.launch("rounds", self.names, w)

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from .. import config
+from .ahead import Ahead
 from .structure import Apply, Load, Procedure, Repeat, StoreElement, walk
 
 AT_ONCE = 4  # the latency of an addition, in cycles
@@ -53,6 +54,7 @@ def _is_sum(f: Procedure, loop: Repeat, made: set[str]) -> bool:
         and not made & {loop.start, loop.stop}
         and not any(c.is_array for c in loop.carried)
         and all(isinstance(item, (Apply, Load)) for item in loop.body.items)
+        and not Ahead(f, loop).functions
     )
 
 

@@ -19,6 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from .ahead import ROUNDS
 from .linked_code import LinkedCompiler
 
 SLOTS = 16
@@ -28,6 +29,21 @@ _pool = np.zeros(SLOTS, np.int64)
 _POOL_SYMBOL = "adjit_tape_pool"
 # A symbol, so that machine code loaded from disk finds the pool of its process.
 binding.add_symbol(_POOL_SYMBOL, int(_pool.ctypes.data))
+
+
+def _room(element: types.Type) -> Any:
+    """An intrinsic that makes room on the stack for what is computed ahead."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def room(typing: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            kind = context.get_data_type(element)
+            memory = cgutils.alloca_once(builder, ir.ArrayType(kind, ROUNDS))
+            return builder.bitcast(memory, kind.as_pointer())
+
+        return types.CPointer(element)(), codegen
+
+    return room
 
 
 def _pointer(element: types.Type) -> Any:
@@ -140,6 +156,8 @@ at_f8: Any = _pointer(types.float64)
 at_f4: Any = _pointer(types.float32)
 at_i8: Any = _pointer(types.int64)
 at_b1: Any = _pointer(types.uint8)
+room_f8: Any = _room(types.float64)
+room_f4: Any = _room(types.float32)
 _malloc: Any = types.ExternalFunction("malloc", types.int64(types.int64))
 _free: Any = types.ExternalFunction("free", types.void(types.int64))
 
@@ -158,6 +176,7 @@ if config.DISABLE_JIT:
     def nat(index: int) -> int:
         return index
 
+    room_f8, room_f4 = ctypes.c_double * ROUNDS, ctypes.c_float * ROUNDS
     zeros_as = np.zeros_like
 
     def rounds(count: int) -> int:

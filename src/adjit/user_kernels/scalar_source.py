@@ -18,7 +18,7 @@ import math
 from ..kernels.math import integer, special, vector
 from .structure import Apply, Atom, Procedure
 from .vocabulary import CASTS, COMPARE, TESTS, call
-from .writing import Lines, ProcedureWriter, results_text
+from .writing import Lines, PlainWriter, results_text
 
 LETTERS = {"float32": "f32", "float64": "f64"}
 
@@ -35,7 +35,7 @@ MOST_FACTORS = 4  # of a power that is written as a product
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-class ScalarWriter(ProcedureWriter):
+class ScalarWriter(PlainWriter):
     """Writes a function in a precision, and knows what it imports."""
 
     def __init__(self, f: Procedure, precision: str) -> None:

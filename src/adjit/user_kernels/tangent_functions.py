@@ -15,7 +15,7 @@ from .runtime import digamma, trigamma
 from .source import Function, function_of_text, source_of
 from .structure import Apply, Atom, Branch, Load, Make, Procedure, Repeat, StoreElement, Suite
 from .vocabulary import CASTS, call, text
-from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
+from .writing import Lines, PlainWriter, dtype_text, results_text, shape_text
 
 _MEANINGS: dict[str, Any] = {
     "np": np, "math": math, "digamma": digamma, "trigamma": trigamma,
@@ -50,7 +50,7 @@ def _text(g: Procedure, name: str) -> str:
     return "\n".join(w.lines) + "\n"
 
 
-class _ToBeRead(ProcedureWriter):
+class _ToBeRead(PlainWriter):
     """Writes in the language that users write in."""
 
     def _is_natural(self, name: str) -> bool:

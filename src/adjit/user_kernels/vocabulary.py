@@ -71,6 +71,7 @@ HARMLESS = CHEAP - {"/", "//", "%", "<<", ">>", "int64", "int32", "round"}
 RESERVED = {
     "np", "math", "min", "max", "abs", "range", "round", "bool", *CASTS, "tape", "pick", "njit", "carray",
     "digamma", "trigamma", "nat", "over", "rest", "rounds", "zeros_as", "array",
+    "at_f8", "at_f4", "at_i8", "at_b1", "room_f8", "room_f4",
     "reserve", "release", "overlap", "open_tape", "close_tape", "close_beside", "apart",
     "None", "True", "False",
 }  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
 from .. import config
+from .ahead import ROUNDS, Ahead, function_name
 from .in_turns import AT_ONCE, in_turns, may_overlap, may_take_turns
 from .structure import (
     Apply,
@@ -28,6 +30,7 @@ from .subscripts import never_negative
 from .vocabulary import applied, text
 
 ARRAY = "array"  # a new array, where only types are asked for
+Handed = tuple[str, Atom, Atom, str]  # see `carries`
 BACK = "# ----- back -----"  # where the way back begins in a function's text
 
 
@@ -68,6 +71,7 @@ class ProcedureWriter:
 
     def __init__(self, f: Procedure) -> None:
         self.f = f
+        self._found_ahead: dict[Statement, str] = {}
 
     def place(self, array: str, index: list[Atom]) -> str:
         """An element. Numba asks of every index whether it is negative, unless its type says that it is not."""
@@ -93,6 +97,10 @@ class ProcedureWriter:
     def takes_turns(self, loop: Repeat) -> bool:
         """Whether rounds of a loop are written side by side."""
         return False
+
+    def ahead(self, loop: Repeat) -> Ahead:
+        """What a loop computes ahead of its rounds."""
+        return Ahead(self.f, loop)
 
     def applied(self, item: Apply) -> str:
         """An application as a statement."""
@@ -139,6 +147,8 @@ class ProcedureWriter:
 
     def item(self, item: Statement, w: Lines) -> None:
         match item:
+            case Apply() if item in self._found_ahead:
+                w.add(f"{item.dst} = {self._found_ahead[item]}")
             case Apply():
                 w.add(self.applied(item))
             case Load():
@@ -202,7 +212,7 @@ class ProcedureWriter:
                 w.extend(inner)
         w.last_note = ""
 
-    def carries(self, loop: Repeat) -> list[tuple[str, Atom, Atom, str]]:
+    def carries(self, loop: Repeat) -> list[Handed]:
         """(name inside, first, following, name behind) of what a loop hands on."""
         return [(c.inside, c.first, c.following, c.after) for c in loop.carried]
 
@@ -217,10 +227,25 @@ class ProcedureWriter:
         self.before_loop(item, w)
         if counting:
             w.add(f"{item.trips} = 0")
-        if item.kind == "for":
-            w.add(f"for {item.counter} in range({range_text(item)}):")
+        ahead = self.ahead(item)
+        if ahead.functions:
+            with self._parts_of(item, ahead, w) as range_of_part:
+                self._write_rounds(
+                    item, f"for {item.counter} in range({range_of_part}):", carries, w
+                )
+        elif item.kind == "for":
+            self._write_rounds(
+                item, f"for {item.counter} in range({range_text(item)}):", carries, w
+            )
         else:
-            w.add(f"while {self.test_of(item) or 'True'}:")
+            self._write_rounds(item, f"while {self.test_of(item) or 'True'}:", carries, w)
+        w.last_note = ""
+        self.after_loop(item, w)
+        moves([(after, inside) for inside, _, _, after in carries], w, _as_it_is)
+
+    def _write_rounds(self, item: Repeat, head: str, carries: Sequence[Handed], w: Lines) -> None:
+        """A loop with its head and what its rounds hand on."""
+        w.add(head)
         inner = Lines()
         inner.last_note = item.note
         if item.test is not None and item.condition is not None and not self.test_of(item):
@@ -232,7 +257,7 @@ class ProcedureWriter:
         self.block(item.body, inner)
         self.end_of_block(item.body, inner)
         self.move([(inside, following) for inside, _, following, _ in carries], inner)
-        if counting:
+        if self.counts(item):
             inner.add(f"{item.trips} += 1")
         self.after_round(item, inner)
         if item.leaves is not None and item.leaves is not False:
@@ -242,9 +267,33 @@ class ProcedureWriter:
             inner.add("pass")
         with w.indented():
             w.extend(inner)
-        w.last_note = ""
-        self.after_loop(item, w)
-        moves([(after, inside) for inside, _, _, after in carries], w, _as_it_is)
+
+    @contextmanager
+    def _parts_of(self, item: Repeat, ahead: Ahead, w: Lines) -> Iterator[str]:
+        """Around the rounds of a part of a loop, whose range is given: what is computed ahead of them."""
+        names = (f"{item.trips}_{k}q" for k in itertools.count())
+        first, end, size = next(names), next(names), str(ROUNDS)
+        rooms: dict[Statement, str] = {step: next(names) for step in ahead.functions}
+        for function in ahead.functions:
+            w.add(f"{rooms[function]} = room_{self.f.types[function.dst]}()")
+        if pairs := self.may_overlap(item):
+            w.add(f"{(size := next(names))} = {ROUNDS}")
+        for written, read in pairs:
+            w.add(f"if overlap({written}, {read}):")
+            w.add(f"    {size} = 1")
+        w.add(f"for {first} in range({text(item.start)}, {text(item.stop)}, {size}):")
+        with w.indented():
+            w.add(f"{end} = min({first} + {size}, {text(item.stop)})")
+            w.add(f"for {item.counter} in range({first}, {end}):")
+            with w.indented():
+                for step in ahead.steps:
+                    if isinstance(step, Apply) and step in rooms:
+                        self._found_ahead[step] = f"{rooms[step]}[{item.counter} - {first}]"
+                        w.add(f"{step.dst} = {function_name(self.f, step)}({text(step.args[0])})")
+                        w.add(f"{self._found_ahead[step]} = {step.dst}")
+                    else:
+                        self.item(step, w)
+            yield f"{first}, {end}"
 
     def _loop_in_turns(self, item: Repeat, w: Lines) -> None:
         middle, body = f"{item.trips}_0q", Lines()
@@ -338,7 +387,14 @@ class _Primal(ProcedureWriter):
         return may_overlap(self.f, loop)
 
 
-class _Quiet(ProcedureWriter):
+class PlainWriter(ProcedureWriter):
+    """Writes for those who compile other code than Numba's of a CPU."""
+
+    def ahead(self, loop: Repeat) -> Ahead:
+        return Ahead(self.f, None)
+
+
+class _Quiet(PlainWriter):
     """Leaves out what Numba's type inference has no use for."""
 
     def _is_natural(self, name: str) -> bool:
