@@ -509,6 +509,23 @@ def ahead_of_sums(x, y):
     return math.log(2 + total) + low
 
 
+def names_like_those_of_jumps(x):
+    leave__1, leave__2, left__3, result__, done__ = 2.0, 0.5, 1.5, 3.0, 0.25
+    for i in range(len(x)):
+        for k in range(2):
+            if k > 0:
+                break
+            leave__1 += x[i] * leave__2
+        if x[i] > 3.0:
+            return leave__1
+        if x[i] > 0.2:
+            if x[i] > 0.3:
+                continue
+            left__3 *= 2.0
+        done__ += x[i] * left__3
+    return leave__1 * result__ + done__
+
+
 def rows_in_turns(m, x, bias):
     y, z = np.empty(len(m)), np.zeros(len(m) + 1)
     for r in range(len(m)):
@@ -535,6 +552,7 @@ STATEMENTS = [
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
     (beside, (X, Y)), (beside, tuple(WIDE)), (behind, (X, Y, 3)), (behind, (X, Y, 9)), (across, (A,)),
     (beside_in_turns, tuple(WIDE)),
+    (names_like_those_of_jumps, (X,)),
     (ahead_of_sums, (np.linspace(-1.5, 1.0, 70), np.linspace(0.3, 1.0, 70))),
     *[(rows_in_turns, (MANY[:n], X[:3], MANY[:n, 0].copy())) for n in (1, 4, 11)],
 ]  # fmt: skip

@@ -125,7 +125,7 @@ class Emitter:
 
     def fresh(self, base: str) -> str:
         """A name that no other item has."""
-        base = base.rstrip("_") or "t"
+        base = base.partition(".")[0].rstrip("_") or "t"
         if base in RESERVED or keyword.iskeyword(base) or _OUR_ENDING.search(base):
             base += "0"
         name = base

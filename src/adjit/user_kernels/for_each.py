@@ -26,7 +26,7 @@ def rounds(reader: Expressions, s: LeavingFor) -> list[ast.stmt]:
     """The statements that a loop over something else than `range` stands for."""
     found = _sequence(reader, s.iter)
     if found.count is None:
-        counter = f"at__{s.lineno}_{s.col_offset}"
+        counter = f"at.{s.lineno}.{s.col_offset}"
         loop = LeavingFor(
             ast.Name(counter, ast.Store()), _call("range", found.length),
             [_assignment(s, found.item(ast.Name(counter, ast.Load()))), *s.body], s.orelse,
@@ -84,7 +84,7 @@ def _sequence(reader: Expressions, e: ast.expr) -> _Sequence:
             value = reader.expression(ast.copy_location(ast.Tuple(elts, ast.Load()), e))
         case _:
             value = reader.settled(reader.expression(e), e)
-    name = f"each__{e.lineno}_{e.col_offset}"
+    name = f"each.{e.lineno}.{e.col_offset}"
     if not isinstance(value, (ArrayView, TupleValue)):
         reader.reject(e, "a loop over something else than range(...), an array or a tuple",
                       "write `for i in range(len(x))`")  # fmt: skip

@@ -10,7 +10,9 @@ import ast
 from collections.abc import Sequence
 from typing import TypeVar
 
-RESULT, DONE = "result__", "done__"  # the value to return; whether a loop was left by `return`
+# The value to return; whether a loop was left by `return`. With a dot, as all names that are made while
+# reading, they are none that a text could have: that of tangents has the names made for the function.
+RESULT, DONE = "result.", "done."
 
 
 class LeavingFor(ast.For):
@@ -138,7 +140,7 @@ class Jumps:
         if not rest and not skip:
             body, other = self._block(s.body, leave, None), self._block(s.orelse, leave, None)
             return [_branch(s, body, other)]
-        own = self._flag("left__")
+        own = self._flag("left.")
         body, other = self._block(s.body, leave, own), self._block(s.orelse, leave, own)
         skipped: list[ast.stmt] = [_set(skip, True, s)] if skip else [placed(ast.Pass(), s)]
         following = self._block(rest, leave, skip) or [placed(ast.Pass(), s)]
@@ -146,7 +148,7 @@ class Jumps:
         return [_set(own, False, s), _branch(s, body, other), behind]
 
     def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
-        own = self._flag("leave__") if _may_break(s.body) else None
+        own = self._flag("leave.") if _may_break(s.body) else None
         out: list[ast.stmt] = [_set(own, False, s)] if own else []
         if may_return(s.body):
             out.append(_set(DONE, False, s))

@@ -288,7 +288,7 @@ class FunctionReader(NumpyFunctions):
 
     def _items(self, value: ArrayLike, count: int, node: ast.expr) -> Value:
         """The items of an array that must have as many as there are names."""
-        name = f"each__{node.lineno}_{node.col_offset}"
+        name = f"each.{node.lineno}.{node.col_offset}"
         self.environment[name] = view = self.settled(value, node)
         assert isinstance(view, ArrayView)
         if view.ndim == 0:
