@@ -25,12 +25,10 @@ from ..language.lanes import (
     store,
     store_some,
 )
-from .reduce import SHORT, dot_span, reduce_eight_rows, reduce_span, strip_of
+from .reduce import SHORT, SHORT_BYTES, dot_span, reduce_eight_rows, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
-# Of a row that goes through its steps with seven others: all stay in the first cache.
-SHORT_BYTES = 4 * SHORT
 ROOM = ROWS * SHORT + LANES  # elements of eight short rows, and what a store writes behind them
 
 

@@ -2,8 +2,8 @@
 
     def rows_mul_sum_mul_2(args, start, stop):
         ...
-        for row in range(base + top, base + end):
-            here = row * width + left
+        for row in range(start, stop):
+            here = row * count
             for j in range(count):
                 x0 = p_x0[here + j]
                 v0 = float32(x0 * x0)
@@ -18,6 +18,21 @@
 
 Values that another loop, a sum or the memory needs are kept on the stack, so that no loop has to
 tell many operands apart. Sums are taken by the functions of the unfused kernels.
+
+The lanes of eight short rows are folded at once. Their loops then come one after the other, up to the next sum,
+and what there is one of for a row waits for the loops behind that:
+
+        for first in range(start, stop, ROWS):
+            rows = min(ROWS, stop - first)
+            for k in range(rows):
+                ...
+                    keep_v0[slot + j] = v0
+            reduce_rows_of_block(add, keep_v0, each_v1, rows, count, float32)
+            for k in range(rows):
+                v1 = each_v1[k]
+                ...
+
+Where columns are summed too, a unit is a part of the rows or of their columns, and its rows go one by one.
 """
 
 from __future__ import annotations
@@ -26,6 +41,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ...kernels.language.lanes import LANES
+from ...kernels.ops.reduce import SHORT, SHORT_BYTES
 from ..fusion import row_groups as row_groups
 from ..fusion.row_groups import RowGroup
 from ..planning.recipe import GRAIN, Operand, Reduction, RowCall, Source, Step, Text
@@ -33,7 +50,10 @@ from .body import VECTOR_MATH
 from .fused import GroupMember, member_lines, number_lines, shared
 from .loops import assemble
 
-WIDTH_AT = 4  # of the constant words: the elements of a row, or strip, that a unit holds
+# Words that say which part of the rows and of the columns a unit is, and those of a kernel whose unit is a row;
+# where in them is how many elements of a row a unit holds.
+PARTS, STRIP_AT = ("length", "width", "step", "chunks", "strip", "strips"), 4
+ROW, COUNT_AT = ("count",), 0
 STRIP = 64  # columns: sums that need no whole rows are cut into multiples of it
 # Pairs of pointers of which one is written, and which a loop has to tell apart before each row.
 # Loops with more of them write to the stack, and copy from there.
@@ -44,6 +64,12 @@ SUMS = {
     "max": "reduce_span(max, {x}, {i}, {i} + count, {x}[{i}], {T})",
     "min": "reduce_span(min, {x}, {i}, {i} + count, {x}[{i}], {T})",
     "squares": "dot_span({x}, {i}, {x}, {i}, count, {T})",
+}
+TOGETHER = {
+    "sum": "reduce_rows_of_block(add, {x}, {out}, rows, count, {T})",
+    "max": "reduce_rows_of_block(max, {x}, {out}, rows, count, {T})",
+    "min": "reduce_rows_of_block(min, {x}, {out}, rows, count, {T})",
+    "squares": "square_rows_of_block({x}, {out}, rows, count, {T})",
 }
 
 
@@ -115,21 +141,24 @@ def kernel(
     whose places follow those of the outputs.
     """
     names = [part.fold.how if isinstance(part, RowSum) else part.name for part in parts]
-    folds = [part.fold for part in parts if isinstance(part, RowSum)]
-    length, step, chunks = row_group.rows, 1, row_group.rows
-    for fold in folds:
-        if not fold.by_rows:
-            length, _, step, chunks = fold.words[:4]
-    parallel = row_group.rows // length * chunks
-    is_whole = any(f.by_rows for f in folds) or any(isinstance(part, RowFunction) for part in parts)
-    strip = row_group.width if is_whole else strip_of(row_group, parallel, limits.parts)
-    strips = -(-row_group.width // strip)
     name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
-    writer = _Writer(parts, inputs, outputs, row_group, over)
-    source = Source(name, writer.text(name), Text(WIDTH_AT))
+    folds = [part.fold for part in parts if isinstance(part, RowSum)]
+    columns = [fold for fold in folds if not fold.by_rows]
+    writer = _Writer(parts, inputs, outputs, row_group, over, not columns, limits.room is None)
+    text = writer.text(name)
+    words: tuple[int, ...] = (row_group.width,)
+    units, held = row_group.rows, row_group.width
+    if columns:
+        length, _, step, chunks = columns[0].words[:4]
+        parallel = row_group.rows // length * chunks
+        is_whole = columns != folds or any(isinstance(part, RowFunction) for part in parts)
+        strip = row_group.width if is_whole else strip_of(row_group, parallel, limits.parts)
+        strips = -(-row_group.width // strip)
+        words = (length, row_group.width, step, chunks, strip, strips)
+        units, held = parallel * strips, step * strip
+    source = Source(name, text, Text(STRIP_AT if columns else COUNT_AT))
     source = shared(source, f"fused {', '.join(names)}")
-    words = (length, row_group.width, step, chunks, strip, strips, *writer.words)
-    return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
+    return Step(source, units, GRAIN // max(held, 1)), (*words, *writer.words)
 
 
 def strip_of(row_group: RowGroup, parts: int, least: int) -> int:
@@ -138,6 +167,18 @@ def strip_of(row_group: RowGroup, parts: int, least: int) -> int:
     wanted = 1 if row_group.numel <= row_groups.SMALL else -(-least // parts)
     strip = -(-row_group.width // (wanted * STRIP)) * STRIP
     return min(strip, row_group.width, row_groups.MAX_WIDTH)
+
+
+class Phase(NamedTuple):
+    """Sums of eight rows, and what is then done to each of these, or to one, up to the next sums."""
+
+    sums: list[str]
+    row: list[str]
+
+
+def is_short(width: int, size: int) -> bool:
+    """Whether rows, of elements of so many bytes, go together with seven others."""
+    return LANES < width <= SHORT and width * size <= SHORT_BYTES
 
 
 class _Writer:
@@ -150,13 +191,16 @@ class _Writer:
         outputs: Sequence[Operand],
         row_group: RowGroup,
         over: Mapping[str, str],
+        by_rows: bool,
+        on_host: bool,
     ) -> None:
-        self.parts, self.over = parts, over
+        self.parts, self.over, self.by_rows = parts, over, by_rows
         self.read = [o for o in inputs if o.strides is not None]
         self.numbers = [o for o in inputs if o.strides is None]
         self.outputs = outputs
         self.imports = {"words": "adjit.kernels.language.abi", "at": "adjit.kernels.language.abi"}
         self.truths: set[str] = set()
+        self.waiting: list[str] = []  # what there is one of for a row, where a later phase reads it
         self.words: list[int] = []  # from row to row, where that is not the width; those of calls
         self.where: dict[str, str] = {}  # the index of element j, or the only one, of an operand
         self.dtypes = {o.name: o.dtype.stored for o in self.read}
@@ -165,7 +209,10 @@ class _Writer:
         self.by_element = {o.name for o in self.read if o.strides and o.strides[1]}
         self.loop_of: dict[str, int] = dict.fromkeys(self.dtypes, 0)  # in which a value is there
         self.of_rows: set[str] = self.dtypes.keys() - self.by_element
-        self.summed = {p.value for p in self._all_sums() if not p.fold.by_rows}
+        sums = self._all_sums()
+        self.summed = {p.value for p in sums if not p.fold.by_rows}
+        size = max([p.fold.given.itemsize for p in sums], default=4)
+        self.together = by_rows and on_host and bool(sums) and is_short(row_group.width, size)
         self._number_the_loops()
         self.last = max([self.loop_of[n] for n in self.dtypes if n not in self.of_rows], default=0)
         self.loops = [self._bodies(number) for number in range(self.last + 1)]
@@ -179,13 +226,14 @@ class _Writer:
         """Where the first element of a row lies."""
         assert operand.strides is not None
         down, across = operand.strides
+        has_left = across and not self.by_rows
         if down == 0:
-            return "left" if across else "0"
+            return "left" if has_left else "0"
         if across and down == row_group.width:
             return "here"
         self.words.append(down)
         start = f"row * pitch_{operand.name}"
-        return f"{start} + left" if across else start
+        return f"{start} + left" if has_left else start
 
     def _number_the_loops(self) -> None:
         """In which loop over a row each value is computed; values of rows, before which loop."""
@@ -247,7 +295,7 @@ class _Writer:
         """Where the elements of a row of a value begin: a pointer and an index."""
         if name not in self.kept:
             return f"p_{name}", self.where[name]
-        return f"keep_{name}", "slot" if name in self.summed else "0"
+        return f"keep_{name}", "slot" if self.together or name in self.summed else "0"
 
     def _element(self, name: str) -> str:
         """Element j of a row of a value."""
@@ -257,38 +305,79 @@ class _Writer:
     # ----- text -----
 
     def text(self, name: str) -> str:
-        row: list[str] = []
-        for number in range(self.last + 2):
-            row += self._sums(number)
-            row += self._called(number)
-            row += self._of_rows(number)
-            row += self._loop(number)
-        row += self._stores()
-        lines = [
-            *self._head(),
-            "for unit in range(start, stop):",
-            *_indented(
-                [
-                    "part = unit // strips",
-                    "left = unit % strips * strip",
-                    "count = min(strip, width - left)",
-                    "first = part // chunks * length + part % chunks * step",
-                    "rows = min(step, length - part % chunks * step)",
-                    "for row in range(first, first + rows):",
-                    "    here = row * width + left",
-                    *_indented(["slot = (row - first + 3) % 4 * ROOM"] if self.summed else []),
-                    *_indented(row),
-                ]
-            ),
-        ]
-        body = "\n".join(_indented(lines))
+        phases = self._phases()
+        if self.together:
+            unit = ["for first in range(start, stop, ROWS):", "    rows = min(ROWS, stop - first)"]
+            each = ["row = first + k", "here = row * count"]
+            each += ["slot = k * count"] if self.kept else []
+            for sums, row in phases:
+                unit += _indented([*sums, "for k in range(rows):", *_indented([*each, *row])])
+        elif self.by_rows:
+            unit = ["for row in range(start, stop):", "    here = row * count"]
+            unit += _indented(phases[0].row)
+        else:
+            unit = [
+                "for unit in range(start, stop):",
+                "    part = unit // strips",
+                "    left = unit % strips * strip",
+                "    count = min(strip, width - left)",
+                "    first = part // chunks * length + part % chunks * step",
+                "    rows = min(step, length - part % chunks * step)",
+                "    for row in range(first, first + rows):",
+                "        here = row * width + left",
+                *(["        slot = (row - first + 3) % 4 * ROOM"] if self.summed else []),
+                *_indented(_indented(phases[0].row)),
+            ]
+        body = "\n".join(_indented([*self._head(), *unit]))
+        if self.together:
+            self.imports["INTERLEAVED_IN_ROWS as INTERLEAVED"] = VECTOR_MATH
         for word, module in KNOWN.items():
-            if re.search(rf"\b{word}\b", body):
+            if _names(word, [body]):
                 self.imports[word] = module
         return assemble(name, body, self.imports, {})
 
+    def _phases(self) -> list[Phase]:
+        """What happens to a row, cut in front of the sums that are taken of eight rows together."""
+        phases = [Phase([], [])]
+        made: dict[str, int] = {}  # in which phase what there is one of for a row is computed
+        for number in range(self.last + 2):
+            sums = [
+                s for s in self._all_sums() if s.fold.by_rows and self.loop_of[s.target] == number
+            ]
+            if sums and self.together:
+                made |= {s.target: len(phases) - 1 for s in sums}
+                self.waiting += [s.target for s in sums]
+                phases.append(Phase([self._sum_of_rows(s) for s in sums], []))
+            else:
+                phases[-1].row.extend([self._sum_of_row(s) for s in sums])
+            phases[-1].row.extend(
+                [*self._called(number), *self._of_rows(number), *self._loop(number)]
+            )
+            for n in self.of_rows - self.where.keys():
+                if self.loop_of[n] == number:
+                    made.setdefault(n, len(phases) - 1)
+        phases[-1].row.extend(self._stores())
+        self._hand_on(phases, made)
+        return [phase for phase in phases if phase.sums or phase.row]
+
+    def _hand_on(self, phases: Sequence[Phase], made: Mapping[str, int]) -> None:
+        """Read what there is one of for a row where a phase uses it; it waits for phases behind its own."""
+        for number, (_, row) in enumerate(phases):
+            read = []
+            for n in self.dtypes:
+                if n not in self.of_rows or made.get(n, -1) >= number or not _names(n, row):
+                    continue
+                if n in self.where:
+                    read.append(f"{n} = p_{n}[{self.where[n]}]")
+                    continue
+                read.append(f"{n} = each_{n}[k]")
+                if n not in self.waiting:
+                    self.waiting.append(n)
+                    phases[made[n]].row.append(f"each_{n}[k] = {n}")
+            row[:0] = read
+
     def _head(self) -> list[str]:
-        """Pointers, words, numbers, memory."""
+        """Pointers, words, numbers, memory. What the phases hand on is known by then."""
         columns = [p for p in self._all_sums() if not p.fold.by_rows]
         head = ["p = words(args)"]
         places = [*self.read, *self.outputs]
@@ -301,23 +390,22 @@ class _Writer:
         for k, s in enumerate(columns):
             head.append(f"p_{s.target} = at(p[{base + k}], {s.fold.result.stored})")
         base += len(columns)
-        for k, word in enumerate(("length", "width", "step", "chunks", "strip", "strips")):
-            head.append(f"{word} = p[{base + k}]")
-        base += 6
+        words = ROW if self.by_rows else PARTS
+        head += [f"{word} = p[{base + k}]" for k, word in enumerate(words)]
+        base += len(words)
         pitched = [o.name for o in self.read if "pitch" in self.where[o.name]]
         head += [f"pitch_{n} = p[{base + k}]" for k, n in enumerate(pitched)]
         base += len(pitched)
         for call in self._calls():
-            words = call.call.words[1:]
+            self.words += call.call.words[1:]
             head += [f"{n} = p[{base + k}]" for k, n in enumerate(_words_of(call))]
-            self.words += words
-            base += len(words)
+            base += len(call.call.words) - 1
         head += number_lines(self.numbers, base, self.truths)
         for n in self.kept:
             head.append(
                 f"keep_{n} = stack({self.dtypes[n]}, {'FOUR_ROOMS' if n in self.summed else 'ROOM'})"
             )
-        return head
+        return [*head, *(f"each_{n} = stack({self.dtypes[n]}, ROWS)" for n in self.waiting)]
 
     def _all_sums(self) -> list[RowSum]:
         return [part for part in self.parts if isinstance(part, RowSum)]
@@ -339,25 +427,21 @@ class _Writer:
                 lines.append(call.text(places, _words_of(call)))
         return lines
 
-    def _sums(self, number: int) -> list[str]:
-        """The sums of rows that what comes after a loop is computed from."""
-        lines = []
-        for s in self._all_sums():
-            if s.fold.by_rows and self.loop_of[s.target] == number:
-                x, i = self._place(s.value)
-                call = SUMS[s.fold.how].format(
-                    x=x, i=i, X=s.fold.given.stored, T=s.fold.result.stored
-                )
-                lines.append(f"{s.target} = {call}")
-        return lines
+    def _sum_of_row(self, s: RowSum) -> str:
+        """The sum of a row."""
+        x, i = self._place(s.value)
+        call = SUMS[s.fold.how].format(x=x, i=i, X=s.fold.given.stored, T=s.fold.result.stored)
+        return f"{s.target} = {call}"
+
+    def _sum_of_rows(self, s: RowSum) -> str:
+        """The sums of eight rows, which lie one behind the other."""
+        x, i = self._place(s.value)
+        x = f"shifted({x}, first * count)" if i == "here" else x
+        return TOGETHER[s.fold.how].format(x=x, out=f"each_{s.target}", T=s.fold.result.stored)
 
     def _of_rows(self, number: int) -> list[str]:
         """The bodies with one element a row that are computed before a loop."""
         lines = []
-        if number == 0:
-            for o in self.read:
-                if o.name in self.of_rows:
-                    lines.append(f"{o.name} = p_{o.name}[{self.where[o.name]}]")
         for part in self.parts:
             if (
                 isinstance(part, GroupMember)
@@ -411,12 +495,16 @@ class _Writer:
 
 KNOWN = {
     "FOUR_ROOMS": "adjit.kernels.ops.reduce",
+    "ROWS": "adjit.kernels.language.lanes",
     "ROOM": "adjit.kernels.ops.reduce",
     "add": "operator",
     "add_row": "adjit.kernels.ops.reduce",
     "dot_span": "adjit.kernels.ops.reduce",
+    "reduce_rows_of_block": "adjit.kernels.ops.reduce",
     "reduce_span": "adjit.kernels.ops.reduce",
     "scalar": "adjit.kernels.language.abi",
+    "shifted": "adjit.kernels.language.abi",
+    "square_rows_of_block": "adjit.kernels.ops.reduce",
     "stack": "adjit.kernels.language.lanes",
 }
 
@@ -424,6 +512,11 @@ KNOWN = {
 def _words_of(call: RowFunction) -> list[str]:
     """Names for what a kernel of rows is told besides the length of a row."""
     return [f"word_{call.targets[0]}_{k}" for k in range(len(call.call.words) - 1)]
+
+
+def _names(word: str, lines: Sequence[str]) -> bool:
+    """Whether lines name something."""
+    return re.search(rf"\b{word}\b", "\n".join(lines)) is not None
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
