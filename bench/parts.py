@@ -161,6 +161,24 @@ def narrow() -> dict[str, Part]:
             lambda L, x, y: (x * y).sum(1), [each, each + 1]
         )
         found[f"rows of {width}, logsumexp"] = Part(lambda L, x: x.logsumexp(1), [each])
+    along: dict[str, Callable[[Any, Any], Any]] = {
+        "sum": lambda L, x: x.sum(1),
+        "prod": lambda L, x: x.prod(1),
+        "amax": lambda L, x: x.amax(1),
+        "norm": lambda L, x: x.norm(dim=1),
+        "less their mean": lambda L, x: x - x.mean(1, keepdim=True),
+        "less their largest": lambda L, x: x - x.amax(1, keepdim=True),
+        "over their norm": lambda L, x: x / x.norm(dim=1, keepdim=True),
+        "over the root of their mean square": lambda L, x: (
+            x * (x.square().mean(1, keepdim=True) + 1e-5).rsqrt()
+        ),
+    }
+    for size in (30_000, 600_000):
+        for width in (33, 64, 100, 256, 512):
+            for name, call in along.items():
+                found[f"{name}, rows of {width}, {size:,} elements"] = Part(
+                    call, [normal(size // width, width)]
+                )
     for rows in (512, 65_536):
         found[f"cross_entropy, {rows:,} of 10"] = Part(
             lambda L, x, y: L.nn.functional.cross_entropy(x, y), [normal(rows, 10)],

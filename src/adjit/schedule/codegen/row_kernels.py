@@ -37,18 +37,16 @@ Where columns are summed too, a unit is a part of the rows or of their columns, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ...kernels.language.lanes import LANES
-from ...kernels.ops.reduce import SHORT, SHORT_BYTES
 from ..fusion import row_groups as row_groups
 from ..fusion.row_groups import RowGroup
 from ..planning.recipe import GRAIN, Operand, Reduction, RowCall, Source, Step, Text
 from .body import VECTOR_MATH
-from .fused import GroupMember, member_lines, number_lines, shared
-from .loops import assemble
+from .fused import GroupMember, is_short, member_lines, number_lines, shared
+from .loops import assemble, is_named
 
 # Words that say which part of the rows and of the columns a unit is, and those of a kernel whose unit is a row;
 # where in them is how many elements of a row a unit holds.
@@ -176,11 +174,6 @@ class Phase(NamedTuple):
     row: list[str]
 
 
-def is_short(width: int, size: int) -> bool:
-    """Whether rows, of elements of so many bytes, go together with seven others."""
-    return LANES < width <= SHORT and width * size <= SHORT_BYTES
-
-
 class _Writer:
     """The text of one kernel."""
 
@@ -212,7 +205,8 @@ class _Writer:
         sums = self._all_sums()
         self.summed = {p.value for p in sums if not p.fold.by_rows}
         size = max([p.fold.given.itemsize for p in sums], default=4)
-        self.together = by_rows and on_host and bool(sums) and is_short(row_group.width, size)
+        self.together = by_rows and on_host and bool(sums) and row_group.width > LANES
+        self.together &= is_short(row_group.width, size)
         self._number_the_loops()
         self.last = max([self.loop_of[n] for n in self.dtypes if n not in self.of_rows], default=0)
         self.loops = [self._bodies(number) for number in range(self.last + 1)]
@@ -332,7 +326,7 @@ class _Writer:
         if self.together:
             self.imports["INTERLEAVED_IN_ROWS as INTERLEAVED"] = VECTOR_MATH
         for word, module in KNOWN.items():
-            if _names(word, [body]):
+            if is_named(word, body):
                 self.imports[word] = module
         return assemble(name, body, self.imports, {})
 
@@ -363,9 +357,9 @@ class _Writer:
     def _hand_on(self, phases: Sequence[Phase], made: Mapping[str, int]) -> None:
         """Read what there is one of for a row where a phase uses it; it waits for phases behind its own."""
         for number, (_, row) in enumerate(phases):
-            read = []
+            read, text = [], "\n".join(row)
             for n in self.dtypes:
-                if n not in self.of_rows or made.get(n, -1) >= number or not _names(n, row):
+                if n not in self.of_rows or made.get(n, -1) >= number or not is_named(n, text):
                     continue
                 if n in self.where:
                     read.append(f"{n} = p_{n}[{self.where[n]}]")
@@ -512,11 +506,6 @@ KNOWN = {
 def _words_of(call: RowFunction) -> list[str]:
     """Names for what a kernel of rows is told besides the length of a row."""
     return [f"word_{call.targets[0]}_{k}" for k in range(len(call.call.words) - 1)]
-
-
-def _names(word: str, lines: Sequence[str]) -> bool:
-    """Whether lines name something."""
-    return re.search(rf"\b{word}\b", "\n".join(lines)) is not None
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
