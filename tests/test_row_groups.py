@@ -165,6 +165,8 @@ def test_kernels_of_rows_have_neighbours(plans):  # noqa: F811
     assert [s.label for s in planned.sources if "mark" not in s.label] == [
         "fused add, layer_norm_row, relu, mul, mul, softmax_row, mul"
     ]
+    (source,) = [s for s in planned.sources if s.label.startswith("fused")]
+    assert source.text.count("softmax_short_rows(") == 1  # eight rows at a time, as alone
     assert y.shape == z.shape
 
 

@@ -150,7 +150,7 @@ def softmax_rows(args, start, stop):
         softmax_row(math.exp, x, row * length, out, row * length, length, T)
 
 
-softmax_rows.row = Row(softmax_row, ("exp",), "e", "e")
+softmax_rows.row = Row(softmax_row, ("exp",), "e", "e", softmax_short_rows)
 
 
 @helper
@@ -195,7 +195,7 @@ def log_softmax_rows(args, start, stop):
         log_softmax_row(math.exp, math.log, x, row * length, out, row * length, length, T)
 
 
-log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
+log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e", log_softmax_short_rows)
 
 
 @helper

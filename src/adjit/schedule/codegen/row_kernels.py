@@ -107,10 +107,31 @@ class RowFunction(NamedTuple):
         letters = self.call.row.outputs
         return tuple(t for t, letter in zip(self.targets, letters, strict=True) if letter == "e")
 
+    @property
+    def scalars(self) -> list[str]:
+        """The scalar functions that it is given."""
+        kind = self.call.kind.stored
+        return [_function(name, kind) or f"math.{name}" for name in self.call.row.scalars]
+
+    @property
+    def has_short(self) -> bool:
+        """Whether there is a function of eight short rows, which takes no words and no numbers."""
+        is_plain = len(self.call.words) == 1 and self.arguments == self.values
+        return self.call.row.short is not None and is_plain
+
+    def text_of_short(self, pointers: Mapping[str, str]) -> list[str]:
+        """The lines that call that, and the function itself for the rows that are left."""
+        row, kind = self.call.row, self.call.kind.stored
+        assert row.short is not None
+        given = [*self.scalars, *(pointers[name] for name in (*self.values, *self.whole))]
+        called = f"{row.short.__name__}({', '.join(given)}, 0, rows, count, {kind})"
+        places = {name: (pointer, "k * count") for name, pointer in pointers.items()}
+        return [f"for k in range({called}, rows):", f"    {self.text(places, ())}"]
+
     def text(self, places: Mapping[str, tuple[str, str]], words: Sequence[str]) -> str:
         """The line that calls it; `places` are pointers and indices of values."""
         row, kind = self.call.row, self.call.kind.stored
-        given = [_function(name, kind) or f"math.{name}" for name in row.scalars]
+        given = self.scalars
         for name, letter in zip(self.values, row.inputs, strict=True):
             given += places[name][: 2 if letter == "e" else 1]
         for name in self.whole:
@@ -168,9 +189,9 @@ def strip_of(row_group: RowGroup, parts: int, least: int) -> int:
 
 
 class Phase(NamedTuple):
-    """Sums of eight rows, and what is then done to each of these, or to one, up to the next sums."""
+    """What is done to eight rows at once, and what then to each of them, or to one, up to the next such."""
 
-    sums: list[str]
+    block: list[str]
     row: list[str]
 
 
@@ -204,9 +225,10 @@ class _Writer:
         self.of_rows: set[str] = self.dtypes.keys() - self.by_element
         sums = self._all_sums()
         self.summed = {p.value for p in sums if not p.fold.by_rows}
-        size = max([p.fold.given.itemsize for p in sums], default=4)
-        self.together = by_rows and on_host and bool(sums) and row_group.width > LANES
-        self.together &= is_short(row_group.width, size)
+        sizes = [p.fold.given.itemsize for p in sums]
+        sizes += [p.call.kind.itemsize for p in self._calls() if p.has_short]
+        self.together = by_rows and on_host and bool(sizes) and row_group.width > LANES
+        self.together &= is_short(row_group.width, max(sizes, default=0))
         self._number_the_loops()
         self.last = max([self.loop_of[n] for n in self.dtypes if n not in self.of_rows], default=0)
         self.loops = [self._bodies(number) for number in range(self.last + 1)]
@@ -291,6 +313,11 @@ class _Writer:
             return f"p_{name}", self.where[name]
         return f"keep_{name}", "slot" if self.together or name in self.summed else "0"
 
+    def _first_of_block(self, name: str) -> str:
+        """A pointer to the first of eight rows of a value, which lie one behind the other."""
+        pointer, first = self._place(name)
+        return f"shifted({pointer}, first * count)" if first == "here" else pointer
+
     def _element(self, name: str) -> str:
         """Element j of a row of a value."""
         pointer, first = self._place(name)
@@ -304,8 +331,8 @@ class _Writer:
             unit = ["for first in range(start, stop, ROWS):", "    rows = min(ROWS, stop - first)"]
             each = ["row = first + k", "here = row * count"]
             each += ["slot = k * count"] if self.kept else []
-            for sums, row in phases:
-                unit += _indented([*sums, "for k in range(rows):", *_indented([*each, *row])])
+            for block, row in phases:
+                unit += _indented([*block, "for k in range(rows):", *_indented([*each, *row])])
         elif self.by_rows:
             unit = ["for row in range(start, stop):", "    here = row * count"]
             unit += _indented(phases[0].row)
@@ -331,28 +358,29 @@ class _Writer:
         return assemble(name, body, self.imports, {})
 
     def _phases(self) -> list[Phase]:
-        """What happens to a row, cut in front of the sums that are taken of eight rows together."""
+        """What happens to a row, cut in front of what eight rows go through together."""
         phases = [Phase([], [])]
         made: dict[str, int] = {}  # in which phase what there is one of for a row is computed
         for number in range(self.last + 2):
             sums = [
                 s for s in self._all_sums() if s.fold.by_rows and self.loop_of[s.target] == number
             ]
-            if sums and self.together:
+            block, row = self._called(number)
+            if self.together:
                 made |= {s.target: len(phases) - 1 for s in sums}
                 self.waiting += [s.target for s in sums]
-                phases.append(Phase([self._sum_of_rows(s) for s in sums], []))
+                block += [self._sum_of_rows(s) for s in sums]
             else:
-                phases[-1].row.extend([self._sum_of_row(s) for s in sums])
-            phases[-1].row.extend(
-                [*self._called(number), *self._of_rows(number), *self._loop(number)]
-            )
+                row += [self._sum_of_row(s) for s in sums]
+            if block:
+                phases.append(Phase(block, []))
+            phases[-1].row.extend([*row, *self._of_rows(number), *self._loop(number)])
             for n in self.of_rows - self.where.keys():
                 if self.loop_of[n] == number:
                     made.setdefault(n, len(phases) - 1)
         phases[-1].row.extend(self._stores())
         self._hand_on(phases, made)
-        return [phase for phase in phases if phase.sums or phase.row]
+        return [phase for phase in phases if phase.block or phase.row]
 
     def _hand_on(self, phases: Sequence[Phase], made: Mapping[str, int]) -> None:
         """Read what there is one of for a row where a phase uses it; it waits for phases behind its own."""
@@ -407,19 +435,22 @@ class _Writer:
     def _calls(self) -> list[RowFunction]:
         return [part for part in self.parts if isinstance(part, RowFunction)]
 
-    def _called(self, number: int) -> list[str]:
-        """The calls of kernels of rows on what a loop has computed."""
-        lines = []
+    def _called(self, number: int) -> tuple[list[str], list[str]]:
+        """The calls of kernels of rows on what a loop has computed: those of eight rows, those of one."""
+        block, row = [], []
         for call in self._calls():
-            if self.loop_of[call.targets[0]] == number:
-                self.imports[call.name] = call.call.row.function.__module__
-                for name in call.call.row.scalars:
-                    found = _function(name, call.call.kind.stored)
-                    if found is not None:
-                        self.imports[found] = VECTOR_MATH
-                places = {n: self._place(n) for n in (*call.values, *call.whole)}
-                lines.append(call.text(places, _words_of(call)))
-        return lines
+            if self.loop_of[call.targets[0]] != number:
+                continue
+            module, short = call.call.row.function.__module__, call.call.row.short
+            self.imports[call.name] = module
+            self.imports |= {n: VECTOR_MATH for n in call.scalars if not n.startswith("math.")}
+            values = (*call.values, *call.whole)
+            if self.together and call.has_short and short is not None:
+                self.imports[short.__name__] = module
+                block += call.text_of_short({n: self._first_of_block(n) for n in values})
+            else:
+                row.append(call.text({n: self._place(n) for n in values}, _words_of(call)))
+        return block, row
 
     def _sum_of_row(self, s: RowSum) -> str:
         """The sum of a row."""
@@ -428,9 +459,8 @@ class _Writer:
         return f"{s.target} = {call}"
 
     def _sum_of_rows(self, s: RowSum) -> str:
-        """The sums of eight rows, which lie one behind the other."""
-        x, i = self._place(s.value)
-        x = f"shifted({x}, first * count)" if i == "here" else x
+        """The sums of eight rows."""
+        x = self._first_of_block(s.value)
         return TOGETHER[s.fold.how].format(x=x, out=f"each_{s.target}", T=s.fold.result.stored)
 
     def _of_rows(self, number: int) -> list[str]:
