@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
+from libraries import CALLS_TO_WARM_UP
 from side_by_side import Time, run
 from timing import time_calls
 
@@ -259,6 +260,7 @@ def time_part(name: str, part: Part, seconds: float, turns: int) -> dict[str, An
     import torch
 
     import adjit
+    from adjit.schedule import plan_cache
 
     ours, theirs = calls_of(adjit, part), calls_of(torch, part)
     passes = {}
@@ -266,6 +268,9 @@ def time_part(name: str, part: Part, seconds: float, turns: int) -> dict[str, An
         if not part.draws and not part.is_epoch:
             for a, b in zip(ours[which](), theirs[which](), strict=True):
                 assert np.abs(a - b).max() < 2e-3 * max(np.abs(b).max(), 1), name
+        for _ in range(CALLS_TO_WARM_UP):
+            ours[which]()
+            plan_cache.wait()
         both = {"adjit": ours[which], "PyTorch": theirs[which]}
         passes[which] = time_calls(both, seconds, turns)
     return {"passes": passes}
