@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
+from libraries import CALLS_TO_WARM_UP
 from side_by_side import Time, run
 from timing import time_calls
 
@@ -161,6 +162,24 @@ def narrow() -> dict[str, Part]:
             lambda L, x, y: (x * y).sum(1), [each, each + 1]
         )
         found[f"rows of {width}, logsumexp"] = Part(lambda L, x: x.logsumexp(1), [each])
+    along: dict[str, Callable[[Any, Any], Any]] = {
+        "sum": lambda L, x: x.sum(1),
+        "prod": lambda L, x: x.prod(1),
+        "amax": lambda L, x: x.amax(1),
+        "norm": lambda L, x: x.norm(dim=1),
+        "less their mean": lambda L, x: x - x.mean(1, keepdim=True),
+        "less their largest": lambda L, x: x - x.amax(1, keepdim=True),
+        "over their norm": lambda L, x: x / x.norm(dim=1, keepdim=True),
+        "over the root of their mean square": lambda L, x: (
+            x * (x.square().mean(1, keepdim=True) + 1e-5).rsqrt()
+        ),
+    }
+    for size in (30_000, 600_000):
+        for width in (33, 64, 100, 256, 512):
+            for name, call in along.items():
+                found[f"{name}, rows of {width}, {size:,} elements"] = Part(
+                    call, [normal(size // width, width)]
+                )
     for rows in (512, 65_536):
         found[f"cross_entropy, {rows:,} of 10"] = Part(
             lambda L, x, y: L.nn.functional.cross_entropy(x, y), [normal(rows, 10)],
@@ -241,6 +260,7 @@ def time_part(name: str, part: Part, seconds: float, turns: int) -> dict[str, An
     import torch
 
     import adjit
+    from adjit.schedule import plan_cache
 
     ours, theirs = calls_of(adjit, part), calls_of(torch, part)
     passes = {}
@@ -248,6 +268,9 @@ def time_part(name: str, part: Part, seconds: float, turns: int) -> dict[str, An
         if not part.draws and not part.is_epoch:
             for a, b in zip(ours[which](), theirs[which](), strict=True):
                 assert np.abs(a - b).max() < 2e-3 * max(np.abs(b).max(), 1), name
+        for _ in range(CALLS_TO_WARM_UP):
+            ours[which]()
+            plan_cache.wait()
         both = {"adjit": ours[which], "PyTorch": theirs[which]}
         passes[which] = time_calls(both, seconds, turns)
     return {"passes": passes}

@@ -14,6 +14,7 @@ from adjit import config
 from adjit.cuda import simulator
 from adjit.schedule import plan_cache
 from adjit.schedule.codegen import fused, row_kernels
+from adjit.schedule.fusion.row_groups import Limits
 from adjit.schedule.gpu.lower import device_step
 from adjit.schedule.planning.recipe import Operand, Reduction
 
@@ -86,7 +87,7 @@ def row_group_of(function, x, monkeypatch):
     found = []
 
     def watched(parts, inputs, outputs, row_group, over, limits):
-        made = kernel(parts, inputs, outputs, row_group, {}, limits)
+        made = kernel(parts, inputs, outputs, row_group, {}, Limits(room=1 << 14))
         found.append((made, inputs, outputs))
         return made
 

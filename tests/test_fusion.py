@@ -19,6 +19,7 @@ import warnings
 import numpy as np
 import pytest
 from adjit.kernels.language.target import compile_function
+from adjit.kernels.ops import reduce
 from scheduler import put_in_place
 
 import adjit as T
@@ -398,9 +399,10 @@ def test_sizes_at_the_edges(plans):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_sums_of_short_rows(kind, plans):
+def test_sums_of_short_rows(kind, plans, monkeypatch):
     """They share a block, whose last one is not full; each has the bits that it has alone."""
-    for length in (1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33):
+    monkeypatch.setattr(row_groups, "MIN_WIDTH", 1 << 60)
+    for length in (1, 2, 3, 4, 5, 8, 9, 16, 17, 31, 32, 33, 63, 256, 512, 513):
         for rows in (1, 7, 32, 75):
             given = np.random.default_rng(length).normal(size=(rows, length)).astype(kind)
             given[0] = -0.0
@@ -411,7 +413,11 @@ def test_sums_of_short_rows(kind, plans):
                 return bits([y.sum(-1), y.norm(dim=-1), y])
 
             assert look() == cold(look), (rows, length)
-    assert "fused mul, sum" in fused(plans)
+        texts = [s.text for p in plans for s in p.sources if s.label == "fused mul, sum"]
+        is_short = length * np.dtype(kind).itemsize <= reduce.SHORT_BYTES
+        assert texts
+        assert all(("sum_rows_of_block" in text) == is_short for text in texts)
+        plans.clear()
 
 
 def test_sums_over_several_blocks(plans):

@@ -208,7 +208,7 @@ def group_loops(case: Case) -> Iterator[Source]:
         yield step.source
 
 
-def row_group_loops(case: Case) -> Iterator[Source]:
+def row_group_loops(case: Case, limits: Limits, columns: bool = True) -> Iterator[Source]:
     """Groups that go row by row: the body over elements and over rows, sums, and a kernel of rows."""
     whole, kind = RowGroup(8, 96), case.kinds[0]
     for given in ([(96, 1)], [(0, 1), (96, 1), (1, 0)], [(200, 1)]):
@@ -232,8 +232,10 @@ def row_group_loops(case: Case) -> Iterator[Source]:
         ]
         outputs = [Operand(name, kind, (96, 1)) for name in (made[-1], names[1], names[3])]
         outputs.append(Operand(column.targets[0], kind, (1, 0)))
+        if not columns:
+            del parts[-2]
         step, _ = row_kernels.kernel(
-            parts, group_inputs(case, *given), outputs, whole, {}, Limits()
+            parts, group_inputs(case, *given), outputs, whole, {}, limits
         )  # fmt: skip
         yield step.source
 
@@ -254,8 +256,9 @@ def texts_of_one(case: Case) -> list[str]:
 def texts_of(case: Case, every: bool = False) -> list[str]:
     """The kernels of a body, all of them or without those that a GPU takes over as they are: these
     take long to write."""
-    sources = [*group_loops(case), *row_group_loops(case)]
+    sources = [*group_loops(case), *row_group_loops(case, Limits(room=1 << 14))]
     other = [s for s in sources if every or not isinstance(s.origin, Text)]
+    sources += row_group_loops(case, Limits(), columns=False)  # eight rows at a time
     return texts_of_one(case) + [s.text for s in sources] + [device_text(s) for s in other]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from adjit.kernels.language.lanes import LANES
 from adjit.kernels.ops import reduce
 from against_torch import (
     agree,
@@ -618,6 +619,22 @@ def test_short_rows_that_are_reduced_together_have_the_bits_of_each_alone(
         together = FOLDED[name](adjit.tensor(x), 1).numpy()
         alone = [FOLDED[name](adjit.tensor(row), 0).numpy() for row in x]
         assert bits(together) == b"".join(map(bits, alone)), length
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("length", [64, 65, 100, 160, 191, 512])
+def test_the_first_of_two_zeros_in_a_lane_is_the_extreme(length: int, sign: int) -> None:
+    """Alone and together, wherever in a row they are."""
+    places = [(i, j) for i in range(0, length, LANES) for j in range(i + LANES, length, LANES)]
+    x = np.full((2 * len(places), length), -sign, np.float32)
+    for k, (i, j) in enumerate(places):
+        x[2 * k, i], x[2 * k, j] = 0.0, -0.0
+        x[2 * k + 1, i], x[2 * k + 1, j] = -0.0, 0.0
+    name = "amax" if sign > 0 else "amin"
+    for rows in (x, x[-1:]):
+        found = FOLDED[name](adjit.tensor(rows), 1).numpy()
+        assert not found.any()
+        assert np.signbit(found).tolist() == [False, True][-len(rows) :] * (len(rows) // 2 or 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from adjit.kernels.ops import reduce
 from test_fusion import bits, cold, fused, plans, sync, tasks  # noqa: F401
 
 import adjit as T
@@ -93,6 +94,36 @@ def test_the_widest_rows(plans):  # noqa: F811
         plans.clear()
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64", "int64"])
+def test_short_rows_go_eight_at_a_time(kind, plans):  # noqa: F811
+    """Also those that are left, with what there is one of for a row handed from loop to loop."""
+
+    def look(rows, width):
+        numbers = np.random.default_rng(rows + width)
+        x = numbers.integers(-9, 9, (rows, width)).astype(kind)
+        if kind != "int64":
+            x[0], x[rows // 2, :3], x[-1, -1] = -0.0, (0.0, -0.0, np.inf), np.nan
+        x, c = T.tensor(x), T.tensor(numbers.integers(1, 4, (rows, 1)).astype(kind))
+        scheduling.settle()
+        low, top = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
+        y = (x - low) * c
+        total = (y * top).sum(-1, keepdim=True)
+        z = (y - total) * low + c
+        size = z.float().norm(dim=-1, keepdim=True)
+        scheduling.settle()
+        return bits([z / (size + c), total * c, y.amax(-1)])
+
+    for sizes in ((1, 64), (21, 65), (16, 100), (9, 256), (13, 512), (9, 513)):
+        assert look(*sizes) == cold(look, *sizes), sizes
+        found = {s.text for p in plans for s in p.sources if s.label.startswith("fused min, max")}
+        plans.clear()
+        (text,) = found
+        is_short = sizes[1] * np.dtype(kind).itemsize <= reduce.SHORT_BYTES
+        assert ("reduce_rows_of_block" in text) == ("square_rows_of_block" in text) == is_short
+        assert ("reduce_span" in text) != is_short
+        assert "//" not in text  # six divisions take longer than a row of 64
+
+
 def test_a_sum_of_what_lies_in_memory_stays_alone(plans):  # noqa: F811
     """Its own kernel takes eight rows together; what is computed of the sums comes after it."""
 
@@ -134,6 +165,8 @@ def test_kernels_of_rows_have_neighbours(plans):  # noqa: F811
     assert [s.label for s in planned.sources if "mark" not in s.label] == [
         "fused add, layer_norm_row, relu, mul, mul, softmax_row, mul"
     ]
+    (source,) = [s for s in planned.sources if s.label.startswith("fused")]
+    assert source.text.count("softmax_short_rows(") == 1  # eight rows at a time, as alone
     assert y.shape == z.shape
 
 

@@ -60,12 +60,16 @@ class Row(NamedTuple):
     numbers and T. An input or output with an element for each of the row's ("e") is a pointer and
     an index, an input with one for each column ("c") a pointer; what there is one of for a row ("r")
     is returned, in a tuple.
+
+    `short` does the same to short rows, eight at a time: it takes pointers alone, the first row and the one
+    behind the last, and the number of elements, and returns the first row that is left.
     """
 
     function: Callable[..., Any]
     scalars: tuple[str, ...]  # names in `math`
     inputs: str
     outputs: str
+    short: Callable[..., int] | None = None
 
 
 @intrinsic

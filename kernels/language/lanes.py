@@ -395,6 +395,21 @@ def load(typingctx: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
+def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """Ask for the line of memory with an element; it need not be anywhere."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        i32 = ir.IntType(32)
+        place = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
+        signature = ir.FunctionType(ir.VoidType(), [place.type, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, signature, "llvm.prefetch.p0")
+        builder.call(function, [place, i32(0), i32(3), i32(1)])  # to read, into the first cache
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64), codegen
+
+
+@intrinsic
 def load_four(typingctx: Any, pointer: Any, index: Any, away: Any, dtype: Any) -> Any:
     """The lanes from `index`, `index + away`, `+ 2 * away` and `+ 3 * away` on, as `dtype`."""
     old, new = pointer.dtype, dtype.dtype

@@ -29,7 +29,15 @@ from ..language.abi import (
     words,
 )
 from ..language.device import instead_of
-from ..language.lanes import LANES, combine, load_block, spread, store_block, where_moved
+from ..language.lanes import (
+    LANES,
+    combine,
+    load_block,
+    prefetch,
+    spread,
+    store_block,
+    where_moved,
+)
 from .shape import offset_of
 
 # --------------------------------------------------------------------------- checks
@@ -260,6 +268,20 @@ def add_row(total, table, i, count, factor, is_weighted, T):
     return combine(add, total, combine(mul, row, spread(factor)) if is_weighted else row)
 
 
+AHEAD = 12  # rows: 20,480 of 64 float32 in 2.5 MB take 61 us for 69, with AVX2 66 for 77
+
+
+@helper
+def look_ahead(table, columns, here, indices, size, i):
+    """Ask for the beginning of the part of a row that comes `AHEAD` indices later, in this bag or another."""
+    prefetch(table, indices[min(i + AHEAD, size - 1)] * columns + here)
+
+
+@instead_of(look_ahead)
+def no_look_ahead(table, columns, here, indices, size, i):
+    """On a GPU other warps run while one waits."""
+
+
 @helper
 def sum_part(
     table,
@@ -267,6 +289,7 @@ def sum_part(
     columns,
     here,
     indices,
+    size,
     begin,
     end,
     padding,
@@ -281,6 +304,7 @@ def sum_part(
     """out[:count + more] = the sum of that much of the rows; there is more only behind `LANES` elements."""
     total = others = spread(T(0))
     for i in range(begin, end):
+        look_ahead(table, columns, here, indices, size, i)
         index = indices[i]
         if index < 0 or index >= rows:
             report(status, STATUS_INDEX, index, 0, rows)
@@ -312,14 +336,14 @@ def sum_bags(args, start, stop):
         whole, made = columns // (2 * LANES) * (2 * LANES), shifted(out, bag * columns)
         for here in range(0, whole, 2 * LANES):
             sum_part(
-                table, rows, columns, here, indices, begin, end, padding, factors, is_weighted,
-                shifted(made, here), LANES, LANES, status, T,
+                table, rows, columns, here, indices, size, begin, end, padding, factors,
+                is_weighted, shifted(made, here), LANES, LANES, status, T,
             )  # fmt: skip
         if whole < columns:
             left = columns - whole
             sum_part(
-                table, rows, columns, whole, indices, begin, end, padding, factors, is_weighted,
-                shifted(made, whole), min(LANES, left), left - LANES, status, T,
+                table, rows, columns, whole, indices, size, begin, end, padding, factors,
+                is_weighted, shifted(made, whole), min(LANES, left), left - LANES, status, T,
             )  # fmt: skip
         if is_mean:
             counted = 0

@@ -47,6 +47,7 @@ BLOCK = 2 * RUN
 
 # Elements of a row that is reduced together with seven others: the lanes of all eight are folded at once.
 SHORT = 512
+SHORT_BYTES = 4 * SHORT  # of one that goes through its steps with them: all stay in the first cache
 PARTS = ROWS * ROWS
 
 
@@ -196,22 +197,73 @@ def sum_shortest_rows(x, out, start, stop, length, T):
 
 
 @helper
-def lanes_of_row(op, x, begin, length, T):
-    """Lanes of `op` over more than `LANES` elements, to be folded to what `reduce_span` gives.
+def combine_both(op, total, a, b):
+    """`combine` with two lanes, one after the other, with one look at both for a NaN."""
+    if are_numbers(op, a, b):
+        return combine_numbers(op, combine_numbers(op, total, a), b)
+    return combine(op, combine(op, total, a), b)
 
-    An extreme need not begin with the first element in all lanes: it stays ahead of its equals in its own.
+
+@helper
+def lanes_of_row(op, x, begin, length, T):
+    """Lanes of `op` over `LANES` to `SHORT` elements, to be folded to what `reduce_span` gives.
+
+    That is one run of it and what is left; a run begins with what changes nothing, and need not be added to
+    another such. An extreme need not begin with the first element in all lanes: it stays ahead of its equals
+    in its own.
     """
-    if not is_extreme(op):
-        neutral = neutral_of(op, x[begin])
-        return reduce_onto(op, spread(T(neutral)), x, begin, begin + length, neutral, T)
-    total = cast(load(x, begin), T)
+    neutral = neutral_of(op, x[begin])
+    total, first = spread(T(neutral)), begin
     whole = begin + length // LANES * LANES
-    for i in range(begin + LANES, whole, LANES):
+    if is_extreme(op):
+        total = cast(load(x, first), T)
+        first += LANES
+        if MASKS_STORES:  # else a look takes longer than it saves, see `combine_two`
+            for i in range(first, whole - LANES, 2 * LANES):
+                a, b = cast(load(x, i), T), cast(load(x, i + LANES), T)
+                total = combine_both(op, total, a, b)
+            first = whole - (whole - first) % (2 * LANES)
+    for i in range(first, whole, LANES):
         total = combine(op, total, cast(load(x, i), T))
     if whole < begin + length:
-        rest = load_some(x, whole, begin + length - whole, x[begin])
+        rest = load_some(x, whole, begin + length - whole, neutral)
         total = combine(op, total, cast(rest, T))
     return total
+
+
+@helper
+def reduce_rows_of_block(op, x, out, rows, length, T):
+    """out[k] = `op` over row k of up to eight, of `LANES` to `SHORT` elements, in the order of `reduce_span`.
+
+    The lanes of all of them are folded at once. `out` has room for eight.
+    """
+    parts = stack(T, PARTS)
+    for k in range(rows):
+        store_halved(op, parts, k * ROWS, lanes_of_row(op, x, k * length, length, T))
+    fold_rows(op, parts, 0, ROWS, 8, out, 0)
+
+
+@helper
+def lanes_of_squares(x, begin, length, T):
+    """Lanes of the sum of the squares of up to `SHORT` elements, to be folded to what `dot_span` gives."""
+    total = spread(T(0))
+    whole = begin + length // LANES * LANES
+    for i in range(begin, whole, LANES):
+        value = load(x, i)
+        total = combine(add, total, combine(mul, value, value))
+    if whole < begin + length:
+        value = load_some(x, whole, begin + length - whole, T(0))
+        total = combine(add, total, combine(mul, value, value))
+    return total
+
+
+@helper
+def square_rows_of_block(x, out, rows, length, T):
+    """`reduce_rows_of_block` for sums of squares, in the order of `dot_span`."""
+    parts = stack(T, PARTS)
+    for k in range(rows):
+        store_halved(add, parts, k * ROWS, lanes_of_squares(x, k * length, length, T))
+    fold_rows(add, parts, 0, ROWS, 8, out, 0)
 
 
 @helper
@@ -224,10 +276,7 @@ def reduce_eight_rows(op, x, i, length, out, to, X, T):
     elif length <= LANES:
         fold_rows(op, x, i, length, LANES, out, to)
     else:
-        parts = stack(T, PARTS)
-        for k in range(ROWS):
-            store_halved(op, parts, k * ROWS, lanes_of_row(op, x, i + k * length, length, T))
-        fold_rows(op, parts, 0, ROWS, 8, out, to)
+        reduce_rows_of_block(op, shifted(x, i), shifted(out, to), ROWS, length, T)
 
 
 @helper
@@ -243,6 +292,23 @@ def reduce_short_rows(op, x, out, start, stop, length, X, T):
 
 @instead_of(reduce_short_rows)
 def no_short_rows(op, x, out, start, stop, length, X, T):
+    """On a GPU a row is a unit."""
+    return start
+
+
+@helper
+def square_short_rows(x, out, start, stop, length, T):
+    """`reduce_short_rows` for sums of squares, in the order of `dot_span`."""
+    row = start
+    if length <= SHORT:
+        while row + ROWS <= stop:
+            square_rows_of_block(shifted(x, row * length), shifted(out, row), ROWS, length, T)
+            row += ROWS
+    return row
+
+
+@instead_of(square_short_rows)
+def no_short_squares(x, out, start, stop, length, T):
     """On a GPU a row is a unit."""
     return start
 
@@ -327,7 +393,7 @@ def square_rows(args, start, stop):
     """out[row, chunk] = the sum of the squares of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], T), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(start, stop):
+    for unit in range(square_short_rows(x, out, start, stop, length, T), stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = dot_span(x, begin, x, begin, end - begin, T)
 

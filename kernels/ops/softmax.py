@@ -25,12 +25,10 @@ from ..language.lanes import (
     store,
     store_some,
 )
-from .reduce import SHORT, dot_span, reduce_eight_rows, reduce_span, strip_of
+from .reduce import SHORT, SHORT_BYTES, dot_span, reduce_eight_rows, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
-# Of a row that goes through its steps with seven others: all stay in the first cache.
-SHORT_BYTES = 4 * SHORT
 ROOM = ROWS * SHORT + LANES  # elements of eight short rows, and what a store writes behind them
 
 
@@ -152,7 +150,7 @@ def softmax_rows(args, start, stop):
         softmax_row(math.exp, x, row * length, out, row * length, length, T)
 
 
-softmax_rows.row = Row(softmax_row, ("exp",), "e", "e")
+softmax_rows.row = Row(softmax_row, ("exp",), "e", "e", softmax_short_rows)
 
 
 @helper
@@ -197,7 +195,7 @@ def log_softmax_rows(args, start, stop):
         log_softmax_row(math.exp, math.log, x, row * length, out, row * length, length, T)
 
 
-log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
+log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e", log_softmax_short_rows)
 
 
 @helper

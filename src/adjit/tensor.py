@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy as copying
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
 from .graph.levels import tracers
-from .graph.node import Meta, RemovableHandle, TensorBase
+from .graph.node import Meta, RemovableHandle, Spec, TensorBase
 from .graph.state import State, observers, state
 from .graph.view import current_fn
 from .graph.write import has_alias
@@ -756,7 +757,7 @@ class Tensor(TensorBase):
                 scheduling.compute_readers(value)
                 storage.value = None
                 try:
-                    storage.value = scheduling.own(value, storage.spec.nbytes, storage.spec.device)
+                    storage.value = scheduling.own(value, storage.spec)
                 finally:
                     if storage.value is None:
                         storage.value = value
@@ -770,19 +771,8 @@ class Tensor(TensorBase):
         if spec.device is not devices.CPU:
             return on_host(self)._values()
         value = scheduling.value_of(self.storage)
-        size = spec.dtype.itemsize
-        return np.asarray(
-            _Look(
-                value,
-                {
-                    "version": 3,
-                    "shape": tuple(spec.shape),
-                    "strides": tuple(st * size for st in spec.strides),
-                    "typestr": spec.dtype.numpy.str,
-                    "data": (value.address + self.offset * size, True),
-                },
-            )
-        )
+        address = value.address + self.offset * spec.dtype.itemsize
+        return np.asarray(_Look(value, {**_geometry_of(spec), "data": (address, True)}))
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """Give a NumPy array on the same memory: writes to one are seen by the other.
@@ -816,16 +806,10 @@ class Tensor(TensorBase):
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)
         self._share()
-        size = spec.dtype.itemsize
-        value = self.storage.value
-        interface = {
-            "version": 3,
-            "shape": tuple(spec.shape),
-            "strides": tuple(st * size for st in spec.strides),
-            "typestr": spec.dtype.numpy.str,
-            "data": (value.address + self.offset * size, has_alias(self.storage)),
-        }
-        return np.asarray(Export(self.storage, value.address, interface))
+        storage = self.storage
+        block = storage.value.address
+        data = block + self.offset * spec.dtype.itemsize, has_alias(storage)
+        return np.asarray(Export(storage, block, {**_geometry_of(spec), "data": data}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -1014,6 +998,18 @@ class Tensor(TensorBase):
 def on_host(t: Tensor) -> Tensor:
     """The elements of a tensor on the CPU, without history."""
     return write.move(t, devices.CPU)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _geometry_of(spec: Spec) -> dict[str, Any]:
+    """What NumPy wants to know of an array, but for where it lies."""
+    size = spec.dtype.itemsize
+    return {
+        "version": 3,
+        "shape": tuple(spec.shape),
+        "strides": tuple(st * size for st in spec.strides),
+        "typestr": spec.dtype.numpy.str,
+    }
 
 
 class _Look:

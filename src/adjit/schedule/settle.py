@@ -309,16 +309,16 @@ def remember(node: Any) -> None:
 def compute_readers(value: Any) -> None:
     """Compute what was left out and reads a value at which others are going to look. Callers hold the
     lock."""
-    if any(value in node.inputs for node in deferred.nodes):
+    if deferred.nodes and any(value in node.inputs for node in deferred.nodes):
         settle(everything=True)
 
 
-def own(value: Any, nbytes: int, place: device) -> Any:
-    """`value` itself if only the caller holds it and its bytes may be written, else a copy: they will
-    be shared outside."""
+def own(value: Any, spec: Any) -> Any:
+    """`value` of a storage itself if only the caller holds it and its bytes may be written, else a copy: they
+    will be shared outside."""
     if _refcount(value) <= _OWN and not getattr(value.address, "read_only", False):
         return value
-    return copy_of(value, nbytes, place)
+    return copy_of(value, spec.nbytes, spec.device)
 
 
 def copy_of(value: Any, nbytes: int, place: device) -> Any:

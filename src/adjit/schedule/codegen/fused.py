@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ...kernels.language.lanes import BLOCK, LANES
+from ...kernels.ops.reduce import SHORT, SHORT_BYTES
 from ..planning.recipe import GRAIN, Element, Flat, Operand, Reduction, Source, Step, Text
 from .body import Pasted, own
 from .loops import (
@@ -22,6 +23,7 @@ from .loops import (
     for_body,
     geometry,
     interleaved,
+    is_named,
     is_streamed,
     number_text,
     render,
@@ -90,9 +92,12 @@ def kernel(
     loop = for_body(geometry(shape, inputs, outputs, order), pasted)
     if sums:
         length, chunk, chunks = sums[0].fold.words
-        are_short = on_host and chunks == 1 and length <= LANES
+        size = max([s.fold.given.itemsize for s in sums])
+        together = ""
+        if on_host and chunks == 1 and is_short(length, size):
+            together = f"BLOCK // {LANES}" if length <= LANES else "ROWS"
         source = render_sums(
-            name, pasted, inputs, outputs, sums, frozenset(logical), over, are_short
+            name, pasted, inputs, outputs, sums, frozenset(logical), over, together
         )
         units = shape[0] // max(length, 1) * chunks
         grain = max(1, GRAIN // max(chunk, 1))
@@ -116,6 +121,11 @@ def shared(source: Source, label: str) -> Source:
         source.label = label
         found = _fused[source.text] = source
     return found
+
+
+def is_short(width: int, size: int) -> bool:
+    """Whether rows, of elements of so many bytes, are summed together with others."""
+    return width <= SHORT and width * size <= SHORT_BYTES
 
 
 _fused: dict[str, Source] = {}
@@ -187,13 +197,15 @@ def render_sums(
     sums: Sequence[FusedSum],
     logical: frozenset[str],
     over: Mapping[str, str],
-    are_short: bool,
+    together: str,
 ) -> Source:
     """The source of a fused kernel that sums some of its values over chunks of rows.
 
-    The values of a block stay on the stack until they are summed, in the order of `sum_rows`. Rows that are
-    short (`are_short`) share a block: a loop over one of them alone would leave most of a vector empty.
+    The values of a block stay on the stack until they are summed, in the order of `sum_rows`. Of short rows so
+    many share a block as `together` says: a loop over one of them alone would leave much of a vector empty.
     """
+    are_short = bool(together)
+    block = "ROOM" if together == "ROWS" else "BLOCK"
     read = [o for o in inputs if o.strides is not None]
     repeated = {o.name for o in read if not any(o.strides or ())}
     head = ["p = words(args)"]
@@ -210,7 +222,7 @@ def render_sums(
         head.append(f"length, step, chunks = p[{base}], p[{base + 1}], p[{base + 2}]")
     head += number_lines([o for o in inputs if o.strides is None], base + 3, logical)
     for k, s in enumerate(sums):
-        head.append(f"block{k} = stack({s.fold.given.stored}, BLOCK)")
+        head.append(f"block{k} = stack({s.fold.given.stored}, {block})")
     head += [f"{n} = p_{n}[0]" for n in sorted(repeated)]
     inner = [f"{o.name} = p_{o.name}[i]" for o in read if o.name not in repeated]
     inner += pasted.lines
@@ -235,9 +247,8 @@ def render_sums(
             blocks.append("    for j in range(part):")
             blocks.append(f"        p_{o.name}[first + done + j] = part_{o.name}[j]")
     if are_short:
-        rows = f"BLOCK // {LANES}"
         units = [
-            f"rows = min({rows}, stop - unit)",
+            f"rows = min({together}, stop - unit)",
             "first, count = unit * length, rows * length",
             *blocks,
         ]
@@ -246,7 +257,7 @@ def render_sums(
             f"{s.fold.result.stored})"
             for k, s in enumerate(sums)
         ]
-        every = f"for unit in range(start, stop, {rows}):"
+        every = f"for unit in range(start, stop, {together}):"
     else:
         units, every = _units_of_chunks(blocks, sums), "for unit in range(start, stop):"
     lines = [*head, every, *["    " + line for line in units]]
@@ -256,14 +267,19 @@ def render_sums(
         "at": "adjit.kernels.language.abi",
         **pasted.imports,
     }
-    lanes = ("stack",) if are_short else ("fold", "spread", "stack")
-    imports.update(dict.fromkeys(lanes, "adjit.kernels.language.lanes"))
-    of_sums = ("BLOCK", "squares_onto", "sum_onto", "sum_rows_of_block")
-    imports.update({n: "adjit.kernels.ops.reduce" for n in of_sums if n in text})
+    imports.update({n: module for n, module in KNOWN.items() if is_named(n, text)})
     imports |= interleaved(pasted) if are_short else {"add": "operator", **interleaved(pasted)}
-    if "= scalar(" in text:
-        imports["scalar"] = "adjit.kernels.language.abi"
     return Source(name, assemble(name, text, imports, {}), Text(-1))
+
+
+KNOWN = {
+    **dict.fromkeys(("ROWS", "fold", "spread", "stack"), "adjit.kernels.language.lanes"),
+    **dict.fromkeys(
+        ("BLOCK", "ROOM", "squares_onto", "sum_onto", "sum_rows_of_block"),
+        "adjit.kernels.ops.reduce",
+    ),
+    "scalar": "adjit.kernels.language.abi",
+}
 
 
 def _units_of_chunks(blocks: Sequence[str], sums: Sequence[FusedSum]) -> list[str]:

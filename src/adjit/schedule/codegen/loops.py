@@ -505,6 +505,11 @@ KINDS = re.compile(rf"\b(?:{'|'.join(STORED)})\b")
 WRITTEN = re.compile(r"^ *(?:for )?([\w, ]+?) (?:=|in) ", re.MULTILINE)
 
 
+def is_named(word: str, text: str) -> bool:
+    """Whether a text has a word."""
+    return re.search(rf"\b{word}\b", text) is not None
+
+
 def assemble(
     name: str,
     body: str,

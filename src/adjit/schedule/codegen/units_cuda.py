@@ -309,9 +309,10 @@ class _Rooms(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         self.generic_visit(node)
-        if ast.unparse(node.targets[0]) != "strip":
-            return node
-        return [node, parse("room = (strip + 15) // 16 * 16").body[0]]
+        match node:
+            case ast.Assign([ast.Name("strip" | "count" as width)], ast.Subscript()):  # a word
+                return [node, parse(f"room = ({width} + 15) // 16 * 16").body[0]]
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node:
