@@ -467,3 +467,26 @@ def test_an_error_is_kept_with_all_but_its_traceback():
     assert again.__notes__ == ["a note", "another"]
     assert again.__traceback__ is again.__cause__.__traceback__ is None
     assert repr(again.__cause__) == "KeyError('below')"
+
+
+PROGRAM = """
+import adjit as torch
+x = torch.randn(1000, 1000, requires_grad=True)
+net = torch.nn.Linear(1000, 1000)
+step = torch.compile(lambda a: (net(a) * x).sum())
+loss = step(x)
+loss.backward()
+shown, again = x.detach().numpy(), torch.from_dlpack(x.detach())
+taken = torch.from_numpy(shown + 1)
+optimizer = torch.optim.Adam(net.parameters())
+optimizer.step()
+batches = iter(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(taken), 100))
+waiting = next(batches)[0] * 2
+handle = net.register_forward_hook(lambda *args: None)
+"""
+
+
+def test_a_program_ends_in_silence_with_all_that_its_names_hold():
+    """The library's modules are cleared before them."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
