@@ -546,6 +546,10 @@ def compared(prog, args, want, made, seed):
     ]
     scale = 1 + np.abs(grad).max()
     tangent = made["forward"]["value_and_tangent"](*args, *along)[2]
+    if not np.isfinite([tangent, *grad]).all():
+        high, low = (prog(*copies(moved(args, along, by))) for by in (1e-11, -1e-11))
+        if not abs(high - low) < 2e-11 * STEEP:
+            return "steep"
     if not abs(tangent - grad @ flat(along)) < 1e-9 * scale * 10:
         return f"WRONG: forward {tangent}, reverse {grad @ flat(along)}"
     slope, products = made["second"]["value_and_grad"](*args, *along)
