@@ -37,8 +37,46 @@ def test_an_error_says_what_to_do_instead(subject, name):
     assert str(caught.value).endswith(subject.instead)
 
 
+KNOWN = [(s, name) for s in SUBJECTS for name in s.known.split()]
+
+
+@pytest.mark.parametrize(("subject", "name"), KNOWN, ids=[name for _, name in KNOWN])
+def test_what_is_there_by_name_only_is_nothing_and_does_nothing(subject, name):
+    room, last = room_of(name)
+    found = getattr(importlib.import_module(f"adjit.{room}"), last)
+    assert found is getattr(importlib.import_module(f"adjit.{room}"), last)
+    assert (found.__module__, found.__qualname__) == (f"adjit.{room}", last)
+    with pytest.raises(
+        NotImplementedError, match=rf"^adjit\.{name} is there by name only\. "
+    ) as caught:
+        found(adjit.ones(2))
+    assert str(caught.value).endswith(subject.instead)
+    if last.lstrip("_")[0].isupper():
+        assert not isinstance(adjit.ones(2), found)
+        with pytest.raises(NotImplementedError):
+            type("Mine", (found,), {})()
+
+
+@pytest.mark.parametrize("name", [name for _, name in KNOWN])
+def test_what_is_there_by_name_only_is_pytorchs(name):
+    pytest.importorskip("torch")
+    room, last = room_of(name)
+    theirs = getattr(importlib.import_module(f"torch.{room}"), last)
+    assert isinstance(theirs, type) == last.lstrip("_")[0].isupper()
+
+
+def test_a_module_of_names_only_has_no_others():
+    told = "use adjit.compile, and adjit.distributed with DistributedDataParallel"
+    for room in ("fsdp", "tensor", "checkpoint", "checkpoint.hf_storage"):
+        module = importlib.import_module(f"adjit.distributed.{room}")
+        with pytest.raises(AttributeError, match=rf"has no attribute 'save'\. .*{told}$"):
+            module.save  # noqa: B018
+    with pytest.raises(ModuleNotFoundError, match=rf"^No module named '[a-z._]+'\. .*{told}$"):
+        importlib.import_module("adjit.distributed.checkpoint.state_dict")
+
+
 def test_no_name_has_two_subjects():
-    names = [name for _, name in NAMES]
+    names = [name for _, name in [*NAMES, *KNOWN]]
     assert len(set(names)) == len(names)
 
 

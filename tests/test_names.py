@@ -605,3 +605,28 @@ def test_models_are_not_exported_and_the_error_says_so():
 
     with pytest.raises(AttributeError, match=r"use adjit\.compile"):
         adjit.onnx.export  # noqa: B018
+
+
+# ----- names that packages ask for at their beginning -----
+
+PLACEMENTS = ["Shard(0)", "Shard(-1)", "Shard(dim=2)", "Replicate()", "Partial()", "Partial('avg')"]
+
+
+@pytest.mark.parametrize("text", PLACEMENTS)
+def test_placements_are_pytorchs_values(text):
+    def told(L):
+        names = vars_of(importlib.import_module(f"{L.__name__}.distributed.tensor"))
+        one, others = eval(text, names), [eval(other, names) for other in PLACEMENTS]
+        return (
+            repr(one), str(one), [one == other for other in others], one != None,  # noqa: E711
+            [hash(one) == hash(other) for other in others if one == other],
+            [one.is_shard(), one.is_shard(0), one.is_shard(dim=-1), one.is_replicate()],
+            [one.is_partial(), one.is_partial("sum"), one.is_partial(reduce_op="avg")],
+            isinstance(one, names["Placement"]),
+        )  # fmt: skip
+
+    same(told)
+
+
+def vars_of(module):
+    return {name: getattr(module, name) for name in ("Placement", "Shard", "Replicate", "Partial")}

@@ -20,6 +20,7 @@ class Subject(NamedTuple):
     title: str
     instead: str
     names: str  # apart by spaces, of functions of modules with the module
+    known: str = ""  # what can be imported nevertheless, and is there by name only
 
 
 SUBJECTS = (
@@ -94,13 +95,23 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
-        """export onnx.export package cond _inductor distributed.rpc distributed.fsdp
-        distributed.autograd distributed.optim.DistributedOptimizer distributed.tensor
-        distributed.checkpoint distributed.pipelining distributed.device_mesh
+        """export onnx.export package cond _inductor distributed.rpc
+        distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging
         fx.Graph fx.GraphModule fx.Interpreter fx.Node fx.Proxy fx.Tracer fx.Transformer fx.experimental
         fx.graph fx.node fx.passes fx.proxy fx.replace_pattern fx.subgraph_rewriter fx.symbolic_trace""",
+        """distributed._composable.fsdp.fully_shard
+        distributed._functional_collectives.all_to_all_single_autograd
+        distributed._functional_collectives.wait_tensor
+        distributed.checkpoint.hf_storage.HuggingFaceStorageReader
+        distributed.checkpoint.hf_storage.HuggingFaceStorageWriter
+        distributed.device_mesh.DeviceMesh distributed.device_mesh.init_device_mesh
+        distributed.fsdp.CPUOffloadPolicy distributed.fsdp.FullyShardedDataParallel
+        distributed.fsdp.MixedPrecisionPolicy distributed.fsdp.fully_shard
+        distributed.tensor.DTensor distributed.tensor.distribute_tensor
+        distributed.tensor._utils.compute_local_shape_and_global_offset
+        distributed.tensor.placement_types._StridedShard""",
     ),
 )  # fmt: skip
 
@@ -176,17 +187,50 @@ def _told(title: str, instead: str) -> str:
 
 @functools.cache
 def _by_name() -> dict[str, Subject]:
-    """The subject of each name."""
-    return {name: subject for subject in SUBJECTS for name in subject.names.split()}
+    """The subject of each name, and of each module that there are only names of."""
+    return {name: subject for subject in SUBJECTS for name in subject.names.split()} | {
+        ".".join(parts[:n]): subject
+        for subject in SUBJECTS
+        for parts in (name.split(".") for name in subject.known.split())
+        for n in range(2, len(parts))
+    }
+
+
+def _subject(name: str) -> Subject | None:
+    """The subject of a name, or of what is around it."""
+    while name and name not in _by_name():
+        name = name.rpartition(".")[0]
+    return _by_name().get(name)
 
 
 def absent(room: str, name: str) -> AttributeError:
     """The error about a name that a module has not; `room` is the module without `adjit.`."""
     told = f"module '{'adjit.' + room if room else 'adjit'}' has no attribute {name!r}"
-    subject = _by_name().get(f"{room}.{name}" if room else name)
+    subject = _subject(f"{room}.{name}" if room else name)
     if subject is None:
         return AttributeError(told)
     return AttributeError(f"{told}. {_told(subject.title, subject.instead)}")
+
+
+@functools.cache
+def known(room: str, name: str) -> Any:
+    """What stands for a name that is imported to ask what something is, or for what may come later; or None.
+
+    Nothing is an instance of such a class. To make one, and to call such a function, is the error.
+    """
+    subject = next((s for s in SUBJECTS if f"{room}.{name}" in s.known.split()), None)
+    if subject is None:
+        return None
+    told = f"{ROOT}.{room}.{name} is there by name only. {_told(subject.title, subject.instead)}"
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(told)
+
+    if name.lstrip("_")[0].isupper():
+        return type(name, (), {"__new__": refuse, "__doc__": told, "__module__": f"{ROOT}.{room}"})
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__module__, refuse.__doc__ = f"{ROOT}.{room}", told
+    return refuse
 
 
 class AbsentModules(MetaPathFinder):
@@ -199,6 +243,6 @@ class AbsentModules(MetaPathFinder):
             ModuleNotFoundError: for a module of the table.
         """
         root, _, name = fullname.partition(".")
-        if root == ROOT and (subject := _by_name().get(name)) is not None:
+        if root == ROOT and (subject := _subject(name)) is not None:
             told = _told(subject.title, subject.instead)
             raise ModuleNotFoundError(f"No module named {fullname!r}. {told}", name=fullname)

@@ -1,7 +1,8 @@
 """Modules of PyTorch that programs import and that lie elsewhere here, with the modules that have their names.
 
 `import adjit.nn.modules.batchnorm` and `from adjit.nn.modules.batchnorm import _BatchNorm` work, as do the
-attributes. A path has no names of its own: it asks its homes, in their order, whenever somebody asks it.
+attributes. A path has no names of its own: it asks its homes, in their order, whenever somebody asks it, and
+after them the table of what is there by name only.
 Classes and functions keep the `__module__` of their home, so pickles know nothing of paths.
 """
 
@@ -13,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .absent import AbsentModules
+from .absent import AbsentModules, absent, known
 
 ROOT = __name__.rpartition(".")[0]
 
@@ -71,7 +72,8 @@ class ModulePath(ModuleType):
         self.__dict__["homes"] = [f"{ROOT}.{home}".rstrip(".") for home in homes]
 
     def __getattr__(self, name: str) -> Any:
-        error = AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        room = self.__name__.partition(".")[2]
+        error = absent(room, name)
         if name.startswith("__") and name != "__all__":
             raise error
         for home in self.__dict__["homes"]:
@@ -79,7 +81,9 @@ class ModulePath(ModuleType):
                 return getattr(importlib.import_module(home), name)
             except AttributeError as told:
                 error = told
-        raise error
+        if (found := known(room, name)) is None:
+            raise error
+        return found
 
     def __dir__(self) -> list[str]:
         names = {
