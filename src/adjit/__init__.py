@@ -26,7 +26,7 @@ try:
 
     # isort: split
     from . import dtypes
-    from .absent import absent as _absent
+    from .absent import known as _known
     from .devices import device, get_default_device, set_default_device
     from .dtypes import (
         bfloat16,
@@ -193,4 +193,4 @@ def __getattr__(name: str) -> Any:
     if name in _LATE:
         home = importlib.import_module(f"{__name__}.{_LATE[name] or name}")
         return home if _LATE[name] is None else getattr(home, name)
-    raise _absent("", name)
+    return _known("", name)

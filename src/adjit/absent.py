@@ -27,6 +27,7 @@ SUBJECTS = (
     Subject(
         "Decompositions and solvers",
         "compute it with NumPy or SciPy on x.detach().numpy(), without gradients",
+        "",
         """cholesky cholesky_inverse cholesky_solve det geqrf inverse logdet lu_solve lu_unpack orgqr ormqr
         pinverse qr slogdet svd triangular_solve matrix_exp matrix_power lobpcg nuclear_norm
         linalg.cholesky_ex linalg.cond linalg.det linalg.eig linalg.eigh
@@ -49,8 +50,11 @@ SUBJECTS = (
     Subject(
         "Transforms, windows and complex numbers",
         "keep real and imaginary parts in two tensors, and use numpy.fft",
-        """fft stft istft bartlett_window blackman_window hamming_window hann_window kaiser_window
-        complex polar view_as_complex view_as_real""",
+        "",
+        """stft istft bartlett_window blackman_window hamming_window hann_window kaiser_window
+        complex polar view_as_complex view_as_real fft.fft fft.fft2 fft.fftfreq fft.fftn fft.fftshift
+        fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft fft.ihfft2
+        fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftfreq fft.rfftn""",
     ),
     Subject(
         "Special functions of physics and statistics",
@@ -214,22 +218,27 @@ def absent(room: str, name: str) -> AttributeError:
 
 @functools.cache
 def known(room: str, name: str) -> Any:
-    """What stands for a name that is imported to ask what something is, or for what may come later; or None.
+    """What stands for a name that is imported to ask what something is, or for what may be called later.
 
     Nothing is an instance of such a class. To make one, and to call such a function, is the error.
+
+    Raises:
+        AttributeError: for other names, as `absent` has it.
     """
-    subject = next((s for s in SUBJECTS if f"{room}.{name}" in s.known.split()), None)
+    full = f"{room}.{name}" if room else name
+    subject = next((s for s in SUBJECTS if full in s.known.split()), None)
     if subject is None:
-        return None
-    told = f"{ROOT}.{room}.{name} is there by name only. {_told(subject.title, subject.instead)}"
+        raise absent(room, name)
+    told = f"{ROOT}.{full} is there by name only. {_told(subject.title, subject.instead)}"
+    home = f"{ROOT}.{room}" if room else ROOT
 
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(told)
 
     if name.lstrip("_")[0].isupper():
-        return type(name, (), {"__new__": refuse, "__doc__": told, "__module__": f"{ROOT}.{room}"})
+        return type(name, (), {"__new__": refuse, "__doc__": told, "__module__": home})
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__module__, refuse.__doc__ = f"{ROOT}.{room}", told
+    refuse.__module__, refuse.__doc__ = home, told
     return refuse
 
 

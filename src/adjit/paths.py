@@ -22,6 +22,7 @@ ROOT = __name__.rpartition(".")[0]
 PATHS = {
     "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
     "_tensor": ("tensor",),
+    "fft": (),
     "functional": ("",),
     "autograd.anomaly_mode": ("autograd.modes",),
     "autograd.grad_mode": ("autograd.modes",),
@@ -73,17 +74,18 @@ class ModulePath(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         room = self.__name__.partition(".")[2]
-        error = absent(room, name)
         if name.startswith("__") and name != "__all__":
-            raise error
+            raise absent(room, name)
+        error = None
         for home in self.__dict__["homes"]:
             try:
                 return getattr(importlib.import_module(home), name)
             except AttributeError as told:
                 error = told
-        if (found := known(room, name)) is None:
-            raise error
-        return found
+        try:
+            return known(room, name)
+        except AttributeError as told:
+            raise error or told from None
 
     def __dir__(self) -> list[str]:
         names = {
