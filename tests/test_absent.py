@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import adjit
-from adjit.absent import METHODS, OTHER_SUBJECTS, SUBJECTS
+from adjit.absent import KNOWN, METHODS, OTHER_SUBJECTS, SUBJECTS
 
 NAMES = [(s, name) for s in SUBJECTS for name in s.names.split()]
 ROOMS = ["nn.functional", "optim", "linalg", "special"]
@@ -41,11 +41,12 @@ def test_an_error_says_what_to_do_instead(subject, name):
     assert str(caught.value).endswith(subject.instead)
 
 
-KNOWN = [(s, name) for s in SUBJECTS for name in s.known.split()]
+INSTEAD = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
+BY_NAME = [(title, name) for title, names in KNOWN.items() for name in names.split()]
 
 
-@pytest.mark.parametrize(("subject", "name"), KNOWN, ids=[name for _, name in KNOWN])
-def test_what_is_there_by_name_only_is_nothing_and_does_nothing(subject, name):
+@pytest.mark.parametrize(("title", "name"), BY_NAME, ids=[name for _, name in BY_NAME])
+def test_what_is_there_by_name_only_is_nothing_and_does_nothing(title, name):
     room, last = room_of(name)
     found = getattr(module_of(room), last)
     assert found is getattr(module_of(room), last)
@@ -54,14 +55,14 @@ def test_what_is_there_by_name_only_is_nothing_and_does_nothing(subject, name):
         NotImplementedError, match=rf"^adjit\.{name} is there by name only\. "
     ) as caught:
         found(adjit.ones(2))
-    assert str(caught.value).endswith(subject.instead)
+    assert str(caught.value).endswith(INSTEAD[title])
     if last.lstrip("_")[0].isupper():
         assert not isinstance(adjit.ones(2), found)
         with pytest.raises(NotImplementedError):
             type("Mine", (found,), {})()
 
 
-@pytest.mark.parametrize("name", [name for _, name in KNOWN])
+@pytest.mark.parametrize("name", [name for _, name in BY_NAME])
 def test_what_is_there_by_name_only_is_pytorchs(name):
     pytest.importorskip("torch")
     room, last = room_of(name)
@@ -80,7 +81,7 @@ def test_a_module_of_names_only_has_no_others():
 
 
 def test_no_name_has_two_subjects():
-    names = [name for _, name in [*NAMES, *KNOWN]]
+    names = [name for _, name in [*NAMES, *BY_NAME]]
     assert len(set(names)) == len(names)
 
 
@@ -109,7 +110,6 @@ def test_the_readme_has_every_subject():
     assert listed == [subject.title for subject in SUBJECTS]
 
 
-INSTEAD = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
 MISSING = [(title, name) for title, names in METHODS.items() for name in names.split()]
 
 

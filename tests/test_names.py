@@ -693,3 +693,103 @@ def test_names_of_distributions_that_packages_import():
         )  # fmt: skip
 
     same(told)
+
+
+ATEN_CALLS = [
+    "add.Tensor(x, y, alpha=2)", "add.Scalar(x, 2)", "add(x, y)", "sub.Tensor(x, y, alpha=3)",
+    "mul.Scalar(x, 2.0)", "div.Tensor(x, y + 1)", "add_.Tensor(x.clone(), y)",
+    "sub_.Scalar(x.clone(), 1, alpha=2)", "mul_.Tensor(x.clone(), y)", "alias.default(x)",
+    "clone.default(x)", "detach.default(x)", "cat.default([x, y], dim=-1)", "stack.default([x, y], 1)",
+    "flip.default(x, [0, -1])", "index_select.default(x, 1, L.tensor([2, 0]))", "select.int(x, 1, -1)",
+    "slice.Tensor(x, 1, 0, 3, 2)", "slice.Tensor(x, -1, 1)", "slice.Tensor(x)", "slice(x, 2, None, 1)",
+    "index.Tensor(x, [L.tensor([1, 0])])", "index.Tensor(x, [None, L.tensor([1, 0])])",
+    "index.Tensor(x, [L.tensor([1, 0]), None, L.tensor([[0], [1]])])", "index.Tensor(x, [x > 3])",
+    "sort.default(x, 1, True)", "sort.stable(x, stable=True, dim=0, descending=True)",
+    "squeeze.default(x[:1])", "squeeze.dim(x[:1], 0)", "squeeze.dims(x[:1], [0, 1])",
+    "unsqueeze.default(x, -1)", "unbind.int(x, 1)", "_to_copy.default(x, dtype=L.float32)",
+    "mm.default(x[0], y[0].t())", "bmm.default(x, y.mT)",
+    "addmm.default(x[0, :, :1], x[0], y[0].t(), beta=2, alpha=3)", "sum.default(x)",
+    "sum.dim_IntList(x, [0, 1], True)", "t.default(x[0])", "transpose.int(x, 0, 1)",
+    "permute.default(x, [2, 0, 1])", "view.default(x, [4, -1])", "expand.default(x[:, :1], [2, 5, 3])",
+    "copy_.default(x.clone(), y)", "abs.default(-x)", "neg.default(x)", "exp.default(x)",
+    "log.default(x + 1)", "sqrt.default(x)", "relu.default(x - 3)", "tanh.default(x)",
+    "sigmoid.default(x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ATEN_CALLS)
+def test_operators_by_their_names_in_cpp_are_called_as_pytorchs(text):
+    def told(L):
+        x, y = (L.arange(24.0, dtype=L.float64).reshape(2, 4, 3) * k for k in (1, 0.5))
+        made = eval(f"aten.{text}", {"aten": L.ops.aten, "x": x, "y": y, "L": L})
+        return [
+            (t.tolist(), t.dtype.itemsize, t.shape == x.shape)
+            for t in (made if isinstance(made, tuple | list) else [made])
+        ]
+
+    theirs, ours = told(torch), told(adjit)
+    for (expected, *facts), (found, *others) in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        assert others == facts
+
+
+def test_every_operator_has_pytorchs_names():
+    for name in adjit.ops.aten._OVERLOADS:
+        packet, expected = getattr(adjit.ops.aten, name), getattr(torch.ops.aten, name)
+        assert (repr(packet), str(packet), packet.__name__) == (
+            repr(expected), str(expected), expected.__name__,
+        )  # fmt: skip
+        assert set(packet.overloads()) <= set(expected.overloads())
+        for overload in packet.overloads():
+            ours, theirs = getattr(packet, overload), getattr(expected, overload)
+            assert (repr(ours), str(ours), ours.__name__, ours.name()) == (
+                repr(theirs), str(theirs), theirs.__name__, theirs.name(),
+            )  # fmt: skip
+            assert ours.overloadpacket is packet
+            assert {ours: 1}[getattr(getattr(adjit.ops.aten, name), overload)] == 1
+    assert {text.partition("(")[0].partition(".")[0] for text in ATEN_CALLS} == {
+        name for name in adjit.ops.aten._OVERLOADS if "sparse" not in name and "pin" not in name
+    }
+    for name in ("_sparse_addmm", "_sparse_mm_reduce_impl"):
+        with pytest.raises(NotImplementedError, match="no sparse tensors here: use dense ones"):
+            getattr(adjit.ops.aten, name).default(adjit.ones(2))
+    with pytest.raises(RuntimeError, match=r"device .cuda. is not available"):
+        adjit.ops.aten._pin_memory.default(adjit.ones(2))
+    same(lambda L: L.ops.aten.nonsense)
+    same(lambda L: L.ops.aten.add.Nonsense)
+
+
+@pytest.mark.parametrize(
+    "text", ["L.arange(6.0).reshape(2, 3)", "L.zeros(0)", "L.arange(2000)", "L.tensor(True)"]
+)
+def test_the_elements_of_a_tensor_as_text(text):
+    def told(L):
+        names = importlib.import_module(f"{L.__name__}._tensor_str")
+        before, names.PRINT_OPTS.threshold = names.PRINT_OPTS.threshold, 100
+        try:
+            return names._tensor_str(eval(text, {"L": L}), 4), names.PRINT_OPTS.linewidth
+        finally:
+            names.PRINT_OPTS.threshold = before
+
+    same(told)
+
+
+def test_what_loaders_iterate_by_has_the_classes_that_programs_ask_for():
+    for L, workers in itertools.product(LIBRARIES, (0, 1)):
+        names = importlib.import_module(f"{L.__name__}.utils.data.dataloader")
+        batches = iter(L.utils.data.DataLoader([1, 2], num_workers=workers))
+        assert isinstance(batches, names._BaseDataLoaderIter)
+        assert isinstance(batches, names._SingleProcessDataLoaderIter) == (not workers)
+        if not workers or L is adjit:  # whose workers are threads
+            assert not isinstance(batches, names._MultiProcessingDataLoaderIter)
+        assert [batch.tolist() for batch in batches] == [[1], [2]]
+
+
+def declared(x):
+    pass
+
+
+def test_declarations_for_torchscript_change_nothing():
+    for L in LIBRARIES:
+        for mark in (L.jit._overload, L.jit._overload_method):
+            assert mark(declared) is declared

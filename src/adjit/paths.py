@@ -22,6 +22,7 @@ ROOT = __name__.rpartition(".")[0]
 PATHS = {
     "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
     "_tensor": ("tensor",),
+    "_tensor_str": ("printing",),
     "fft": (),
     "functional": ("",),
     "autograd.anomaly_mode": ("autograd.modes",),

@@ -89,7 +89,7 @@ _paths.place("distributed.tensor", ("distributed.placements",))
 _paths.place("distributed.tensor._utils", ())
 _paths.place("distributed.tensor.placement_types", ("distributed.placements",))
 for _path in ("_composable", "_composable.fsdp", "_functional_collectives", "checkpoint",
-              "checkpoint.hf_storage", "device_mesh", "fsdp"):  # fmt: skip
+              "checkpoint.hf_storage", "device_mesh", "fsdp", "rpc"):  # fmt: skip
     _paths.place(f"distributed.{_path}", ())
 
 __all__ = [
