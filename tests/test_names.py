@@ -419,6 +419,18 @@ def test_a_path_gives_what_pytorch_has_there(path):
         assert name in dir(ours) or "is there by name only" in getattr(ours, name).__doc__
 
 
+def test_programs_walk_through_the_names_of_a_path():
+    for L in LIBRARIES:
+        found = vars(L.nn.modules.activation)
+        kinds = {n for n, v in found.items() if isinstance(v, type) and issubclass(v, L.nn.Module)}
+        assert {"ReLU", "Tanh", "Softmax", "MultiheadAttention"} <= kinds
+        assert inspect.getmodule(L.nn.modules.activation) is L.nn.modules.activation
+        L.nn.modules.activation.mine = 3
+        assert vars(L.nn.modules.activation)["mine"] == 3
+        del L.nn.modules.activation.mine
+        assert "mine" not in vars(L.nn.modules.activation)
+
+
 def test_no_path_hides_a_file_or_a_name():
     source = inspect.getsourcefile(adjit)
     assert source is not None

@@ -64,21 +64,32 @@ PATHS = {
 }
 
 
+_names_of_its_own = vars(ModuleType)["__dict__"].__get__
+
+
 class ModulePath(ModuleType):
     """A module whose names are those of others."""
+
+    __slots__ = ("homes",)
 
     def __init__(self, name: str, homes: tuple[str, ...]) -> None:
         super().__init__(name, f"PyTorch's path to what {ROOT} has in {', '.join(homes) or ROOT}.")
         self.__spec__ = ModuleSpec(name, None, origin="path", is_package=True)
         self.__path__: list[str] = []
-        self.__dict__["homes"] = [f"{ROOT}.{home}".rstrip(".") for home in homes]
+        self.homes = [f"{ROOT}.{home}".rstrip(".") for home in homes]
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """What `vars` gives: names of its own, and those of its homes, as they are now."""
+        names = (name for name in dir(self) if not name.startswith("__"))
+        return _names_of_its_own(self) | {name: getattr(self, name) for name in names}
 
     def __getattr__(self, name: str) -> Any:
         room = self.__name__.partition(".")[2]
         if name.startswith("__") and name != "__all__":
             raise absent(room, name)
         error = None
-        for home in self.__dict__["homes"]:
+        for home in self.homes:
             try:
                 return getattr(importlib.import_module(home), name)
             except AttributeError as told:
@@ -89,10 +100,8 @@ class ModulePath(ModuleType):
             raise error or told from None
 
     def __dir__(self) -> list[str]:
-        names = {
-            name for home in self.__dict__["homes"] for name in dir(importlib.import_module(home))
-        }
-        return sorted({*self.__dict__, *names})
+        names = {name for home in self.homes for name in dir(importlib.import_module(home))}
+        return sorted({*_names_of_its_own(self), *names})
 
 
 def put_in_place() -> None:
