@@ -805,3 +805,66 @@ def test_declarations_for_torchscript_change_nothing():
     for L in LIBRARIES:
         for mark in (L.jit._overload, L.jit._overload_method):
             assert mark(declared) is declared
+
+
+NEW = [
+    "x.new()", "x.new(2, 3).shape == (2, 3)", "x.new((2, 3))", "x.new([[1, 2], [3, 4]])",
+    "x.new(L.Size([2, 3])).shape == (2, 3)",
+    "x.new(x)", "x.new(x).data_ptr() == x.data_ptr()", "x.new(3.5)", "x.new([2.5])", "x.long().new([1, 2])",
+    "x.new(2, device='cpu').shape == (2,)", "x.new(size=(2,)).shape == (2,)", "x.new(np.ones(2))",
+    "type(L.nn.Parameter(x).new(2)) is L.Tensor",
+    "x.new(range(3))", "x.new(2).dtype is x.dtype",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NEW)
+def test_tensors_are_made_as_before_new_empty(text):
+    same(lambda L: eval(text, {"L": L, "np": np, "x": L.ones(2, 3, dtype=L.float64)}))
+
+
+ONES = [
+    "L.tensor(2.0)",
+    "L.tensor(2, dtype=L.int8)",
+    "np.float32(2)",
+    "np.int64(2)",
+    "np.float64(2)",
+]
+SCALED = [
+    "x.add(y, alpha=one)", "L.add(x, y, alpha=one)", "x.clone().add_(y, alpha=one)", "x.sub(y, alpha=one)",
+    "x.clone().subtract_(y, alpha=one)", "L.rsub(x, y, alpha=one)",
+    "x.index_add(0, L.tensor([0]), y[:1], alpha=one)",
+    "x.lerp(y, one)", "x.clone().lerp_(y, one)", "L.normal(one, 0.0, (3,))", "L.normal(0.0, one, (3,)) * 0",
+    "L.randint_like(x, high=int(one)) * 0", "L.randint_like(x, 5, high=6)", "L.randint_like(x, 1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCALED)
+@pytest.mark.parametrize("one", ONES)
+def test_tensors_without_axes_and_numbers_of_numpy_are_numbers(text, one):
+    def told(L):
+        x = L.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=L.float64)
+        made = eval(text, {"L": L, "x": x, "y": x * 3, "one": eval(one, {"L": L, "np": np})})
+        return made.tolist(), plain(made.dtype)
+
+    same(told)
+
+
+def test_a_factor_is_a_number_or_an_error():
+    for text in (
+        "x.add(x, alpha=(x[0] * 2).requires_grad_())",
+        "x.add(x, alpha='a')",
+    ):
+        same(lambda L, text=text: eval(text, {"x": L.ones(2)}))
+    with pytest.raises(
+        TypeError, match=r"^randint_like\(\) missing 1 required positional arguments: \"high\""
+    ):
+        adjit.randint_like(adjit.ones(2))
+
+
+def test_a_weight_without_axes_has_its_gradient():
+    def told(L):
+        x, w = L.arange(4.0, dtype=L.float64), L.tensor(0.25, requires_grad=True)
+        L.lerp(x, x * x, w).sum().backward()
+        return w.grad.item(), plain(w.grad.dtype)
+
+    same(told)

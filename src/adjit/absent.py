@@ -112,7 +112,7 @@ METHODS = {
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
     "Other processes, other compilers": "is_distributed",
     "Other devices": "ipu mtia xpu",
-    "Memory of another size or elsewhere": "as_strided_ const_data_ptr new resize resize_as set_ storage_type",
+    "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
     "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ nonzero_static
         sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes""",
