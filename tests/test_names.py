@@ -868,3 +868,7 @@ def test_a_weight_without_axes_has_its_gradient():
         return w.grad.item(), plain(w.grad.dtype)
 
     same(told)
+
+
+def test_nothing_is_noted_of_what_is_used():
+    assert all(L._C._log_api_usage_once("a.part") is None for L in LIBRARIES)

@@ -37,6 +37,10 @@ _jit_can_fuse_on_gpu = _accepted("_jit_can_fuse_on_gpu")
 _is_tracing = _accepted("_is_tracing")
 
 
+def _log_api_usage_once(event: str) -> None:
+    """Note nothing: PyTorch counts in some places which of its parts are used."""
+
+
 def _get_tracing_state() -> None:
     """No state: nothing is traced."""
 
