@@ -872,3 +872,53 @@ def test_a_weight_without_axes_has_its_gradient():
 
 def test_nothing_is_noted_of_what_is_used():
     assert all(L._C._log_api_usage_once("a.part") is None for L in LIBRARIES)
+
+
+TWO_BASES = {
+    "distribution": lambda L: (L.distributions.Distribution, ()),
+    "normal": lambda L: (L.distributions.Normal, (0.0, 1.0)),
+    "of parts": lambda L: (L.distributions.Independent, (L.distributions.Normal(L.zeros(2), 1.0), 1)),
+    "transform": lambda L: (L.distributions.transforms.Transform, ()),
+    "affine": lambda L: (L.distributions.transforms.AffineTransform, (0.0, 1.0)),
+    "transforms": lambda L: (L.distributions.transforms.ComposeTransform, ([],)),
+    "datasets": lambda L: (L.utils.data.ConcatDataset, ([[1]],)),
+    "dataset": lambda L: (L.utils.data.TensorDataset, (L.ones(2),)),
+    "module": lambda L: (L.nn.Linear, (1, 1)),
+    "optimiser": lambda L: (L.optim.SGD, ([L.nn.Parameter(L.ones(1))], 0.1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWO_BASES)
+def test_a_class_of_two_bases_begins_both_or_one_as_in_pytorch(name):
+    def told(L):
+        begun = []
+
+        class Mixin:
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                begun.append((args, kwargs))
+                super().__init__()
+
+        kind, args = TWO_BASES[name](L)
+        type("Both", (kind, Mixin), {})(*args)
+        return begun
+
+    same(told)
+
+
+def test_a_transform_may_be_a_module():
+    for L in LIBRARIES:
+
+        class Shift(L.distributions.Transform, L.nn.Module):
+            __hash__ = L.nn.Module.__hash__
+
+            def __init__(self, L=L):
+                super().__init__(cache_size=1)
+                self.by = L.nn.Parameter(L.ones(1))
+
+        assert [name for name, _ in Shift().named_parameters()] == ["by"]
+
+
+def test_numbers_tell_tensors_apart():
+    for L in LIBRARIES:
+        x, y = L.ones(1), L.ones(1)
+        assert x._cdata == x._cdata != y._cdata != x.detach()._cdata

@@ -615,6 +615,11 @@ class Tensor(TensorBase):
         return self.counter.version
 
     @property
+    def _cdata(self) -> int:
+        """A number that no other living tensor has."""
+        return id(self)
+
+    @property
     def _base(self) -> Any:
         return None if self.view_of is None else self.view_of.base
 
