@@ -922,3 +922,41 @@ def test_numbers_tell_tensors_apart():
     for L in LIBRARIES:
         x, y = L.ones(1), L.ones(1)
         assert x._cdata == x._cdata != y._cdata != x.detach()._cdata
+
+
+MADE = [
+    "T._make_subclass(Mine, x)", "T._make_subclass(Mine, x, True)",
+    "T._make_subclass(Mine, x * 2, require_grad=True)",
+    "T._make_subclass(Mine, x.long(), True)", "T._make_subclass(Mine, 3)", "T._make_subclass(int, x)",
+    "T._make_subclass(T, x)", "T._make_subclass(L.nn.Parameter, x, True)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MADE)
+def test_subclasses_are_made_on_the_memory_of_a_tensor(text):
+    def told(L):
+        class Mine(L.Tensor):
+            pass
+
+        x = L.ones(2, requires_grad=True)
+        y = eval(text, {"L": L, "T": L.Tensor, "Mine": Mine, "x": x})
+        with L.no_grad():
+            x.fill_(3.0)
+        return type(y).__name__, y.requires_grad, y.is_leaf, y.tolist()
+
+    same(told)
+
+
+def test_a_parameter_of_a_program_takes_arguments_of_its_own():
+    def told(L):
+        class Named(L.nn.Parameter):
+            def __new__(cls, data, name="", requires_grad=True):
+                made = L.Tensor._make_subclass(cls, data, requires_grad)
+                made.label = name
+                return made
+
+        layer = L.nn.Linear(1, 1)
+        layer.weight = Named(L.ones(1, 1), name="weight")
+        return layer.weight.label, [type(p).__name__ for p in layer.parameters()]
+
+    same(told)
