@@ -960,3 +960,15 @@ def test_a_parameter_of_a_program_takes_arguments_of_its_own():
         return layer.weight.label, [type(p).__name__ for p in layer.parameters()]
 
     same(told)
+
+
+def test_functions_of_collate_have_pytorchs_names():
+    def told(L):
+        room = importlib.import_module(f"{L.__name__}.utils.data._utils.collate")
+        samples = {"tensor": [L.ones(2)] * 2, "numpy_array": [np.ones(2)] * 2, "numpy_scalar": [np.int8(1)] * 2,
+                   "float": [0.5, 1.5], "int": [1, 2], "str": ["a", "b"]}  # fmt: skip
+        known = {"collate_fn_map": room.default_collate_fn_map}
+        made = {n: getattr(room, f"collate_{n}_fn")(b, **known) for n, b in samples.items()}
+        return {n: plain(repr(value)) for n, value in made.items()}
+
+    same(told)

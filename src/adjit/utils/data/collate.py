@@ -87,36 +87,43 @@ default_collate_err_msg_format = (
 _Functions = dict[Any, Callable[..., Any]]
 
 
-def _tensors(batch: Sequence[Tensor], *, collate_fn_map: _Functions | None = None) -> Tensor:
+def collate_tensor_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Tensor:
+    """Tensors, stacked."""
     return stack(list(batch), 0)
 
 
-def _arrays(batch: Sequence[Any], *, collate_fn_map: _Functions | None = None) -> Any:
+def collate_numpy_array_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
+    """Arrays, as tensors."""
     if np_str_obj_array_pattern.search(batch[0].dtype.str) is not None:
         raise TypeError(default_collate_err_msg_format.format(batch[0].dtype))
     return collate([as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
 
 
-def _numbers_of_arrays(batch: Sequence[Any], *, collate_fn_map: _Functions | None = None) -> Tensor:
+def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Tensor:
+    """NumPy's numbers, as a tensor."""
     return as_tensor(np.asarray(batch))
 
 
-def _floats(batch: Sequence[float], *, collate_fn_map: _Functions | None = None) -> Tensor:
+def collate_float_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Tensor:
+    """Numbers, as a tensor of float64."""
     return tensor(batch, dtype=float64)
 
 
-def _ints(batch: Sequence[int], *, collate_fn_map: _Functions | None = None) -> Tensor:
+def collate_int_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Tensor:
+    """Numbers, as a tensor of int64."""
     return tensor(batch)
 
 
-def _as_they_are(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
+def collate_str_fn(batch: Any, *, collate_fn_map: _Functions | None = None) -> Any:
+    """Strings, as they are."""
     return batch
 
 
 # Programs add types of their own, and take others' places.
 default_collate_fn_map: _Functions = {
-    Tensor: _tensors, np.ndarray: _arrays, (np.bool_, np.number, np.object_): _numbers_of_arrays,
-    float: _floats, int: _ints, str: _as_they_are, bytes: _as_they_are,
+    Tensor: collate_tensor_fn, np.ndarray: collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate_numpy_scalar_fn, float: collate_float_fn,
+    int: collate_int_fn, str: collate_str_fn, bytes: collate_str_fn,
 }  # fmt: skip
 
 
