@@ -972,3 +972,9 @@ def test_functions_of_collate_have_pytorchs_names():
         return {n: plain(repr(value)) for n, value in made.items()}
 
     same(told)
+
+
+def test_names_at_the_top_and_of_devices():
+    assert adjit.Future is adjit.futures.Future
+    assert issubclass(torch.futures.Future, torch.Future)
+    same(lambda L: L.cuda._initialized)

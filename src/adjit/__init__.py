@@ -172,6 +172,7 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 _LATE = {
     **dict.fromkeys(("__config__", "amp", "distributed", "distributions", "func", "futures", "fx")),
     **dict.fromkeys(("library", "multiprocessing", "scipy")),
+    "Future": "futures",
     "GradScaler": "amp",
     "autocast": "amp",
     **dict.fromkeys(
