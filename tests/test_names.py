@@ -978,3 +978,18 @@ def test_names_at_the_top_and_of_devices():
     assert adjit.Future is adjit.futures.Future
     assert issubclass(torch.futures.Future, torch.Future)
     same(lambda L: L.cuda._initialized)
+
+
+def test_types_of_several_results():
+    for name in adjit.return_types.__all__:
+        ours, theirs = getattr(adjit.return_types, name), getattr(torch.return_types, name)
+        assert (ours.__name__, plain(ours.__module__)) == (
+            theirs.__name__,
+            plain(theirs.__module__),
+        )
+        assert len(ours._fields) == theirs.n_fields
+    for L in LIBRARIES:
+        x = L.ones(2, 2)
+        assert type(x.max(0)) is L.return_types.max
+        assert type(x.sort()) is L.return_types.sort
+        assert type(L.histogram(x, 2)) is L.return_types.histogram

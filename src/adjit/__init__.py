@@ -114,6 +114,7 @@ try:
         overrides,
         paths,
         profiler,
+        return_types,
         serialization,
         special,
         testing,
