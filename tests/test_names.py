@@ -394,6 +394,7 @@ def test_layouts(maker):
 # What lies there in PyTorch is not here, or it has other names of its own.
 WITHOUT = (
     "_dynamo._trace_wrapped_higher_order_op",
+    "_subclasses",
     "_tensor",
     "nn.modules.rnn",
     "nn.modules.transformer",
@@ -975,6 +976,7 @@ def test_functions_of_collate_have_pytorchs_names():
 
 
 def test_names_at_the_top_and_of_devices():
+    assert all(L.torch is L for L in LIBRARIES)
     assert adjit.Future is adjit.futures.Future
     assert issubclass(torch.futures.Future, torch.Future)
     same(lambda L: L.cuda._initialized)
@@ -993,3 +995,26 @@ def test_types_of_several_results():
         assert type(x.max(0)) is L.return_types.max
         assert type(x.sort()) is L.return_types.sort
         assert type(L.histogram(x, 2)) is L.return_types.histogram
+
+
+def test_programs_ask_whether_they_are_traced():
+    def told(L):
+        fake = importlib.import_module(f"{L.__name__}._subclasses.fake_tensor")
+        proxy = importlib.import_module(f"{L.__name__}.fx.experimental.proxy_tensor")
+        functorch, seen = importlib.import_module(f"{L.__name__}._C._functorch"), []
+
+        def look(x):
+            seen.append((L._C._are_functorch_transforms_active(), functorch.is_batchedtensor(x)))
+            seen.append(functorch.get_unwrapped(x).tolist())
+            return x * 2
+
+        L.vmap(look)(L.ones(2))
+        x = L.ones(2)
+        return (
+            seen, fake.is_fake(x), proxy.get_proxy_mode(), L._C._are_functorch_transforms_active(),
+            functorch.is_batchedtensor(x), functorch.is_legacy_batchedtensor(x),
+        )  # fmt: skip
+
+    same(told)
+    with pytest.raises(RuntimeError, match="No wrappers present!"):
+        adjit._C._functorch.get_unwrapped(adjit.ones(2))

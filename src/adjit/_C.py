@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .devices import device as Device
+from .graph.state import state
 from .nn.module import _parse_to
 from .ops.linalg import LinAlgError as _LinAlgError  # noqa: F401
 from .overrides import (  # noqa: F401
@@ -39,6 +40,11 @@ _is_tracing = _accepted("_is_tracing")
 
 def _log_api_usage_once(event: str) -> None:
     """Note nothing: PyTorch counts in some places which of its parts are used."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """True inside of `vmap`: the other transforms run a function as it is, whatever it looks at or writes."""
+    return bool(state.levels)
 
 
 def _get_tracing_state() -> None:

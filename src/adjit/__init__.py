@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
@@ -195,4 +196,8 @@ def __getattr__(name: str) -> Any:
     if name in _LATE:
         home = importlib.import_module(f"{__name__}.{_LATE[name] or name}")
         return home if _LATE[name] is None else getattr(home, name)
+    if (
+        name == "torch"
+    ):  # `torch.torch.Tensor`, a slip that works with PyTorch, is in many annotations
+        return sys.modules[__name__]
     return _known("", name)

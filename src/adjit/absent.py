@@ -90,7 +90,7 @@ SUBJECTS = (
         distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging
-        fx.Graph fx.GraphModule fx.Interpreter fx.Node fx.Proxy fx.Tracer fx.Transformer fx.experimental
+        fx.Graph fx.GraphModule fx.Interpreter fx.Node fx.Proxy fx.Tracer fx.Transformer
         fx.graph fx.node fx.passes fx.proxy fx.replace_pattern fx.subgraph_rewriter fx.symbolic_trace""",
     ),
 )  # fmt: skip
@@ -154,12 +154,14 @@ KNOWN = {
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
         distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
     "What PyTorch uses itself or has no longer": """
-        autograd.profiler.EventList utils.data.dataloader._MultiProcessingDataLoaderIter""",
+        SymBool SymFloat SymInt autograd.profiler.EventList
+        utils.data.dataloader._MultiProcessingDataLoaderIter""",
 }  # fmt: skip
 # Modules that have such names alone, or nearly so: what else is asked of them has a subject too.
 MODULES_OF_NAMES = {
     "Other processes, other compilers": """distributed._composable distributed._functional_collectives
-        distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor""",
+        distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
+        fx.experimental""",
 }  # fmt: skip
 
 

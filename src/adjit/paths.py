@@ -20,7 +20,10 @@ ROOT = __name__.rpartition(".")[0]
 
 # Without the name of the library, which stands for its top.
 PATHS = {
+    "_C._functorch": ("tracers.batched",),
     "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
+    "_subclasses": ("names",),
+    "_subclasses.fake_tensor": ("names",),
     "_tensor": ("tensor",),
     "_tensor_str": ("printing",),
     "fft": (),
