@@ -1957,7 +1957,8 @@ def test_gradients_with_a_graph_are_memory_of_their_own(calls):
     for _ in range(calls):
         p, q, b = leaf(np.ones((2, 3))), leaf(np.ones((2, 3))), leaf(np.ones(3))
         ((p + q + b) ** 2).sum().backward(create_graph=True)
-        assert p.grad.requires_grad and not any(t.grad._is_view() for t in (p, q, b))
+        assert p.grad.requires_grad
+        assert not any(t.grad._is_view() for t in (p, q, b))
         with T.no_grad():
             p.grad.mul_(3)
         assert p.grad.tolist() == [[18.0] * 3] * 2
