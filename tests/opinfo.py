@@ -68,7 +68,7 @@ def _counterparts() -> dict[int, tuple[Any, str]]:
     for theirs, ours in reversed(ROOMS):
         for name in dir(theirs):
             value = getattr(theirs, name, None)
-            if callable(value) and (hasattr(ours, name) or id(value) not in found):
+            if callable(value) and (_has(ours, name) or id(value) not in found):
                 found[id(value)] = ours, name
     return found
 
@@ -96,7 +96,7 @@ def translated(value: Any) -> Any:
         return value
     if id(value) in _counterparts():
         room, name = _counterparts()[id(value)]
-        if not hasattr(room, name):
+        if not _has(room, name):
             raise Lacking(name)
         return getattr(room, name)
     if value is common_methods_invocations.wrapper_set_seed:
@@ -545,11 +545,12 @@ def exists(info: Any) -> bool:
 
 
 def _has(room: Any, path: str) -> bool:
+    """Whether a name is there, and not as a name only."""
     try:
-        operator.attrgetter(path)(room)
+        found = operator.attrgetter(path)(room)
     except AttributeError:
         return False
-    return True
+    return "is there by name only" not in str(found.__doc__)
 
 
 def missing_aliases(info: Any) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import adjit
-from adjit.absent import METHODS, OTHER_SUBJECTS, SUBJECTS
+from adjit.absent import KNOWN, METHODS, OTHER_SUBJECTS, SUBJECTS
 
 NAMES = [(s, name) for s in SUBJECTS for name in s.names.split()]
 ROOMS = ["nn.functional", "optim", "linalg", "special"]
@@ -27,18 +27,61 @@ def room_of(name: str) -> tuple[str, str]:
     return room, last
 
 
+def module_of(room: str, library: str = "adjit") -> object:
+    """The module of a name; none is the library's own."""
+    return importlib.import_module(f"{library}.{room}".rstrip("."))
+
+
 @pytest.mark.parametrize(("subject", "name"), NAMES, ids=[name for _, name in NAMES])
 def test_an_error_says_what_to_do_instead(subject, name):
     room, last = room_of(name)
-    module = importlib.import_module(f"adjit.{room}" if room else "adjit")
     with pytest.raises(AttributeError) as caught:
-        getattr(module, last)
+        getattr(module_of(room), last)
     assert f"has no attribute '{last}'" in str(caught.value)
     assert str(caught.value).endswith(subject.instead)
 
 
+INSTEAD = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
+BY_NAME = [(title, name) for title, names in KNOWN.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("title", "name"), BY_NAME, ids=[name for _, name in BY_NAME])
+def test_what_is_there_by_name_only_is_nothing_and_does_nothing(title, name):
+    room, last = room_of(name)
+    found = getattr(module_of(room), last)
+    assert found is getattr(module_of(room), last)
+    assert (found.__module__, found.__qualname__) == (f"adjit.{room}".rstrip("."), last)
+    with pytest.raises(
+        NotImplementedError, match=rf"^adjit\.{name} is there by name only\. "
+    ) as caught:
+        found(adjit.ones(2))
+    assert str(caught.value).endswith(INSTEAD[title])
+    if last.lstrip("_")[0].isupper():
+        assert not isinstance(adjit.ones(2), found)
+        with pytest.raises(NotImplementedError):
+            type("Mine", (found,), {})()
+
+
+@pytest.mark.parametrize("name", [name for _, name in BY_NAME])
+def test_what_is_there_by_name_only_is_pytorchs(name):
+    pytest.importorskip("torch")
+    room, last = room_of(name)
+    theirs = getattr(module_of(room, "torch"), last)
+    assert isinstance(theirs, type) == last.lstrip("_")[0].isupper()
+
+
+def test_a_module_of_names_only_has_no_others():
+    told = "use adjit.compile, and adjit.distributed with DistributedDataParallel"
+    for room in ("fsdp", "tensor", "checkpoint", "checkpoint.hf_storage"):
+        module = importlib.import_module(f"adjit.distributed.{room}")
+        with pytest.raises(AttributeError, match=rf"has no attribute 'save'\. .*{told}$"):
+            module.save  # noqa: B018
+    with pytest.raises(ModuleNotFoundError, match=rf"^No module named '[a-z._]+'\. .*{told}$"):
+        importlib.import_module("adjit.distributed.checkpoint.state_dict")
+
+
 def test_no_name_has_two_subjects():
-    names = [name for _, name in NAMES]
+    names = [name for _, name in [*NAMES, *BY_NAME]]
     assert len(set(names)) == len(names)
 
 
@@ -67,7 +110,6 @@ def test_the_readme_has_every_subject():
     assert listed == [subject.title for subject in SUBJECTS]
 
 
-INSTEAD = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
 MISSING = [(title, name) for title, names in METHODS.items() for name in names.split()]
 
 

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "multiprocessing": {"graph", "ops"},
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
-    "fx": set(),
+    "fx": {"paths"},
     "jit": {"nn"},
     "packing": {"graph", "nn", "schedule", "kernels"},
     "user_kernels": {"autograd", "graph", "kernels", "ops", "schedule", "tensor", "tracers"},

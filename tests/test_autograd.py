@@ -1949,3 +1949,34 @@ def test_gradients_that_only_the_walk_has_seen_are_no_views():
         assert not g._is_view()
         g += x
         assert g.tolist() == [0.25]
+
+
+@pytest.mark.parametrize("calls", [1, 12])
+def test_gradients_with_a_graph_are_memory_of_their_own(calls):
+    """Leaves that are given the same gradient, or views of one, have one each, as without `create_graph`."""
+    for _ in range(calls):
+        p, q, b = leaf(np.ones((2, 3))), leaf(np.ones((2, 3))), leaf(np.ones(3))
+        ((p + q + b) ** 2).sum().backward(create_graph=True)
+        assert p.grad.requires_grad
+        assert not any(t.grad._is_view() for t in (p, q, b))
+        with T.no_grad():
+            p.grad.mul_(3)
+        assert p.grad.tolist() == [[18.0] * 3] * 2
+        assert q.grad.tolist() == [[6.0] * 3] * 2
+        for t in (p, q, b):
+            t.grad.detach_().zero_()
+        given = T.ones(3)
+        b.grad = None
+        b.backward(given, create_graph=True)
+        with T.no_grad():
+            b.grad.mul_(3)
+        assert given.tolist() == [1.0] * 3
+
+
+def test_gradients_with_a_graph_lead_on():
+    p, q = leaf(np.array([1.0, 2.0])), leaf(np.array([3.0, 4.0]))
+    ((p * q) ** 3).sum().backward(create_graph=True)
+    (p.grad * q.grad).sum().backward()
+    same = 9 * np.array([1.0, 2.0]) ** 5 * np.array([3.0, 4.0]) ** 5
+    x = np.array([3.0, 8.0])
+    np.testing.assert_allclose(array(p.grad), 3 * x**2 * [3.0, 4.0] + 5 * same / [1.0, 2.0])

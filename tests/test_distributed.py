@@ -456,7 +456,7 @@ def test_engines_that_are_not_there_are_refused(monkeypatch):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 
-@pytest.mark.parametrize("name", ["rpc", "fsdp", "tensor", "checkpoint"])
+@pytest.mark.parametrize("name", ["elastic", "pipelining", "DeviceMesh"])
 def test_what_is_missing_says_what_to_do(name):
     with pytest.raises(AttributeError, match=r"use adjit\.compile, and adjit\.distributed with"):
         getattr(dist, name)

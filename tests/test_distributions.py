@@ -843,7 +843,7 @@ def test_divergences_without_a_rule():
             D.MultivariateNormal(adjit.zeros(2), adjit.eye(2)),
             D.MultivariateNormal(adjit.zeros(3), adjit.eye(3)),
         )
-    for pair in ((int, D.Normal), (D.Normal, 3)):
+    for pair in ((3, D.Normal), (D.Normal, None)):
         with pytest.raises(TypeError, match="Distribution subclass but got"):
             D.register_kl(*pair)
 
@@ -864,13 +864,21 @@ def test_the_most_specific_rule_is_taken():
     class One(D.Normal):
         pass
 
+    class Mixed:
+        """Beside distributions, as in Pyro."""
+
     class Two(One):
+        pass
+
+    class Three(Mixed, D.Gamma):
         pass
 
     before = dict(D.kl._KL_REGISTRY)
     try:
         D.register_kl(One, D.Normal)(lambda p, q: "one")
         D.register_kl(D.Normal, Two)(lambda p, q: "two")
+        D.register_kl(Mixed, D.Normal)(lambda p, q: "mixed")
+        assert D.kl_divergence(Three(1.0, 1.0), One(0.0, 1.0)) == "mixed"
         assert D.kl_divergence(One(0.0, 1.0), D.Normal(0.0, 1.0)) == "one"
         assert D.kl_divergence(Two(0.0, 1.0), One(0.0, 1.0)) == "one"
         with pytest.warns(RuntimeWarning, match=r"Please register_kl\(One, Two\)"):

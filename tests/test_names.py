@@ -394,6 +394,7 @@ def test_layouts(maker):
 # What lies there in PyTorch is not here, or it has other names of its own.
 WITHOUT = (
     "_dynamo._trace_wrapped_higher_order_op",
+    "_subclasses",
     "_tensor",
     "nn.modules.rnn",
     "nn.modules.transformer",
@@ -416,7 +417,19 @@ def test_a_path_gives_what_pytorch_has_there(path):
     assert found or path in WITHOUT
     for name in found:
         exec(f"from adjit.{path} import {name}")
-        assert name in dir(ours)
+        assert name in dir(ours) or "is there by name only" in getattr(ours, name).__doc__
+
+
+def test_programs_walk_through_the_names_of_a_path():
+    for L in LIBRARIES:
+        found = vars(L.nn.modules.activation)
+        kinds = {n for n, v in found.items() if isinstance(v, type) and issubclass(v, L.nn.Module)}
+        assert {"ReLU", "Tanh", "Softmax", "MultiheadAttention"} <= kinds
+        assert inspect.getmodule(L.nn.modules.activation) is L.nn.modules.activation
+        L.nn.modules.activation.mine = 3
+        assert vars(L.nn.modules.activation)["mine"] == 3
+        del L.nn.modules.activation.mine
+        assert "mine" not in vars(L.nn.modules.activation)
 
 
 def test_no_path_hides_a_file_or_a_name():
@@ -605,3 +618,403 @@ def test_models_are_not_exported_and_the_error_says_so():
 
     with pytest.raises(AttributeError, match=r"use adjit\.compile"):
         adjit.onnx.export  # noqa: B018
+
+
+# ----- names that packages ask for at their beginning -----
+
+PLACEMENTS = ["Shard(0)", "Shard(-1)", "Shard(dim=2)", "Replicate()", "Partial()", "Partial('avg')"]
+
+
+@pytest.mark.parametrize("text", PLACEMENTS)
+def test_placements_are_pytorchs_values(text):
+    def told(L):
+        names = vars_of(importlib.import_module(f"{L.__name__}.distributed.tensor"))
+        one, others = eval(text, names), [eval(other, names) for other in PLACEMENTS]
+        return (
+            repr(one), str(one), [one == other for other in others], one != None,  # noqa: E711
+            [hash(one) == hash(other) for other in others if one == other],
+            [one.is_shard(), one.is_shard(0), one.is_shard(dim=-1), one.is_replicate()],
+            [one.is_partial(), one.is_partial("sum"), one.is_partial(reduce_op="avg")],
+            isinstance(one, names["Placement"]),
+        )  # fmt: skip
+
+    same(told)
+
+
+def vars_of(module):
+    return {name: getattr(module, name) for name in ("Placement", "Shard", "Replicate", "Partial")}
+
+
+def test_states_of_devices_that_no_tensor_is_on():
+    def told(L):
+        names = L.utils.checkpoint
+        found = names.get_device_states([L.ones(2), (3, {"x": L.ones(1)})], None)
+        names.set_device_states(*found)
+        names.set_device_states([0], [L.zeros(1)], device_type="meta")
+        return found
+
+    same(told)
+    assert adjit.serialization.DEFAULT_PROTOCOL == torch.serialization.DEFAULT_PROTOCOL
+
+
+def test_states_of_devices_go_back_to_where_they_were():
+    import stub_driver
+
+    with stub_driver.installed():
+        x = adjit.ones(2, device="cuda")
+        places, states = adjit.utils.checkpoint.get_device_states([x, {"y": x}], 1)
+        assert places == [0, 0]
+        drawn = adjit.rand(3, device="cuda").tolist()
+        adjit.utils.checkpoint.set_device_states(places, states)
+        assert adjit.rand(3, device="cuda").tolist() == drawn
+
+
+class Ragged(list):
+    """A list that a program collates as it likes."""
+
+
+@pytest.mark.parametrize("batch", [
+    "[1, 2]", "[Ragged([1]), Ragged([2, 3])]", "[{'x': Ragged([1])}, {'x': Ragged([2, 3])}]",
+    "[(L.ones(2), 'a'), (L.zeros(2), 'b')]", "[L.nn.Parameter(L.ones(1)), L.ones(1)]",
+    "[np.float64(1.5), np.float64(2)]", "[np.array(['a']), np.array(['b'])]", "[None, None]",
+])  # fmt: skip
+def test_types_are_collated_by_functions_of_the_program(batch):
+    def told(L):
+        samples = eval(batch, {"L": L, "np": np, "Ragged": Ragged})
+        room = importlib.import_module(f"{L.__name__}.utils.data._utils.collate")
+        functions = room.default_collate_fn_map
+        mine = {Ragged: lambda batch, *, collate_fn_map: [*map(len, batch), collate_fn_map is mine]}
+        with pytest.MonkeyPatch.context() as patch:
+            for kind, function in mine.items():
+                patch.setitem(functions, kind, function)
+            mine.update(functions)
+            first = outcome(lambda L: plain(repr(L.utils.data.default_collate(samples))), L)
+        return first, outcome(
+            lambda L: plain(repr(room.collate(samples, collate_fn_map=mine))), L
+        ), outcome(lambda L: room.collate(samples), L)[0]  # fmt: skip
+
+    same(told)
+
+
+def test_names_of_distributions_that_packages_import():
+    def told(L):
+        names, x = L.distributions.utils, L.arange(24.0).reshape(2, 3, 4)
+        drawn = names._standard_normal(L.Size([2, 3]), dtype=L.float64, device=x.device)
+        return (
+            [names._sum_rightmost(x, dim).tolist() for dim in range(4)],
+            tuple(drawn.shape), plain(drawn.dtype), bool((drawn != 0).all()),
+        )  # fmt: skip
+
+    same(told)
+
+
+ATEN_CALLS = [
+    "add.Tensor(x, y, alpha=2)", "add.Scalar(x, 2)", "add(x, y)", "sub.Tensor(x, y, alpha=3)",
+    "mul.Scalar(x, 2.0)", "div.Tensor(x, y + 1)", "add_.Tensor(x.clone(), y)",
+    "sub_.Scalar(x.clone(), 1, alpha=2)", "mul_.Tensor(x.clone(), y)", "alias.default(x)",
+    "clone.default(x)", "detach.default(x)", "cat.default([x, y], dim=-1)", "stack.default([x, y], 1)",
+    "flip.default(x, [0, -1])", "index_select.default(x, 1, L.tensor([2, 0]))", "select.int(x, 1, -1)",
+    "slice.Tensor(x, 1, 0, 3, 2)", "slice.Tensor(x, -1, 1)", "slice.Tensor(x)", "slice(x, 2, None, 1)",
+    "index.Tensor(x, [L.tensor([1, 0])])", "index.Tensor(x, [None, L.tensor([1, 0])])",
+    "index.Tensor(x, [L.tensor([1, 0]), None, L.tensor([[0], [1]])])", "index.Tensor(x, [x > 3])",
+    "sort.default(x, 1, True)", "sort.stable(x, stable=True, dim=0, descending=True)",
+    "squeeze.default(x[:1])", "squeeze.dim(x[:1], 0)", "squeeze.dims(x[:1], [0, 1])",
+    "unsqueeze.default(x, -1)", "unbind.int(x, 1)", "_to_copy.default(x, dtype=L.float32)",
+    "mm.default(x[0], y[0].t())", "bmm.default(x, y.mT)",
+    "addmm.default(x[0, :, :1], x[0], y[0].t(), beta=2, alpha=3)", "sum.default(x)",
+    "sum.dim_IntList(x, [0, 1], True)", "t.default(x[0])", "transpose.int(x, 0, 1)",
+    "permute.default(x, [2, 0, 1])", "view.default(x, [4, -1])", "expand.default(x[:, :1], [2, 5, 3])",
+    "copy_.default(x.clone(), y)", "abs.default(-x)", "neg.default(x)", "exp.default(x)",
+    "log.default(x + 1)", "sqrt.default(x)", "relu.default(x - 3)", "tanh.default(x)",
+    "sigmoid.default(x)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ATEN_CALLS)
+def test_operators_by_their_names_in_cpp_are_called_as_pytorchs(text):
+    def told(L):
+        x, y = (L.arange(24.0, dtype=L.float64).reshape(2, 4, 3) * k for k in (1, 0.5))
+        made = eval(f"aten.{text}", {"aten": L.ops.aten, "x": x, "y": y, "L": L})
+        return [
+            (t.tolist(), t.dtype.itemsize, t.shape == x.shape)
+            for t in (made if isinstance(made, tuple | list) else [made])
+        ]
+
+    theirs, ours = told(torch), told(adjit)
+    for (expected, *facts), (found, *others) in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        assert others == facts
+
+
+def test_every_operator_has_pytorchs_names():
+    for name in adjit.ops.aten._OVERLOADS:
+        packet, expected = getattr(adjit.ops.aten, name), getattr(torch.ops.aten, name)
+        assert (repr(packet), str(packet), packet.__name__) == (
+            repr(expected), str(expected), expected.__name__,
+        )  # fmt: skip
+        assert set(packet.overloads()) <= set(expected.overloads())
+        for overload in packet.overloads():
+            ours, theirs = getattr(packet, overload), getattr(expected, overload)
+            assert (repr(ours), str(ours), ours.__name__, ours.name()) == (
+                repr(theirs), str(theirs), theirs.__name__, theirs.name(),
+            )  # fmt: skip
+            assert ours.overloadpacket is packet
+            assert {ours: 1}[getattr(getattr(adjit.ops.aten, name), overload)] == 1
+    assert {text.partition("(")[0].partition(".")[0] for text in ATEN_CALLS} == {
+        name for name in adjit.ops.aten._OVERLOADS if "sparse" not in name and "pin" not in name
+    }
+    for name in ("_sparse_addmm", "_sparse_mm_reduce_impl"):
+        with pytest.raises(NotImplementedError, match="no sparse tensors here: use dense ones"):
+            getattr(adjit.ops.aten, name).default(adjit.ones(2))
+    with pytest.raises(RuntimeError, match=r"device .cuda. is not available"):
+        adjit.ops.aten._pin_memory.default(adjit.ones(2))
+    same(lambda L: L.ops.aten.nonsense)
+    same(lambda L: L.ops.aten.add.Nonsense)
+
+
+@pytest.mark.parametrize(
+    "text", ["L.arange(6.0).reshape(2, 3)", "L.zeros(0)", "L.arange(2000)", "L.tensor(True)"]
+)
+def test_the_elements_of_a_tensor_as_text(text):
+    def told(L):
+        names = importlib.import_module(f"{L.__name__}._tensor_str")
+        before, names.PRINT_OPTS.threshold = names.PRINT_OPTS.threshold, 100
+        try:
+            return names._tensor_str(eval(text, {"L": L}), 4), names.PRINT_OPTS.linewidth
+        finally:
+            names.PRINT_OPTS.threshold = before
+
+    same(told)
+
+
+def test_what_loaders_iterate_by_has_the_classes_that_programs_ask_for():
+    for L, workers in itertools.product(LIBRARIES, (0, 1)):
+        names = importlib.import_module(f"{L.__name__}.utils.data.dataloader")
+        batches = iter(L.utils.data.DataLoader([1, 2], num_workers=workers))
+        assert isinstance(batches, names._BaseDataLoaderIter)
+        assert isinstance(batches, names._SingleProcessDataLoaderIter) == (not workers)
+        if not workers or L is adjit:  # whose workers are threads
+            assert not isinstance(batches, names._MultiProcessingDataLoaderIter)
+        assert [batch.tolist() for batch in batches] == [[1], [2]]
+
+
+def declared(x):
+    pass
+
+
+def test_declarations_for_torchscript_change_nothing():
+    for L in LIBRARIES:
+        for mark in (L.jit._overload, L.jit._overload_method):
+            assert mark(declared) is declared
+
+
+NEW = [
+    "x.new()", "x.new(2, 3).shape == (2, 3)", "x.new((2, 3))", "x.new([[1, 2], [3, 4]])",
+    "x.new(L.Size([2, 3])).shape == (2, 3)",
+    "x.new(x)", "x.new(x).data_ptr() == x.data_ptr()", "x.new(3.5)", "x.new([2.5])", "x.long().new([1, 2])",
+    "x.new(2, device='cpu').shape == (2,)", "x.new(size=(2,)).shape == (2,)", "x.new(np.ones(2))",
+    "type(L.nn.Parameter(x).new(2)) is L.Tensor",
+    "x.new(range(3))", "x.new(2).dtype is x.dtype",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NEW)
+def test_tensors_are_made_as_before_new_empty(text):
+    same(lambda L: eval(text, {"L": L, "np": np, "x": L.ones(2, 3, dtype=L.float64)}))
+
+
+ONES = [
+    "L.tensor(2.0)",
+    "L.tensor(2, dtype=L.int8)",
+    "np.float32(2)",
+    "np.int64(2)",
+    "np.float64(2)",
+]
+SCALED = [
+    "x.add(y, alpha=one)", "L.add(x, y, alpha=one)", "x.clone().add_(y, alpha=one)", "x.sub(y, alpha=one)",
+    "x.clone().subtract_(y, alpha=one)", "L.rsub(x, y, alpha=one)",
+    "x.index_add(0, L.tensor([0]), y[:1], alpha=one)",
+    "x.lerp(y, one)", "x.clone().lerp_(y, one)", "L.normal(one, 0.0, (3,))", "L.normal(0.0, one, (3,)) * 0",
+    "L.randint_like(x, high=int(one)) * 0", "L.randint_like(x, 5, high=6)", "L.randint_like(x, 1)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCALED)
+@pytest.mark.parametrize("one", ONES)
+def test_tensors_without_axes_and_numbers_of_numpy_are_numbers(text, one):
+    def told(L):
+        x = L.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=L.float64)
+        made = eval(text, {"L": L, "x": x, "y": x * 3, "one": eval(one, {"L": L, "np": np})})
+        return made.tolist(), plain(made.dtype)
+
+    same(told)
+
+
+def test_a_factor_is_a_number_or_an_error():
+    for text in (
+        "x.add(x, alpha=(x[0] * 2).requires_grad_())",
+        "x.add(x, alpha='a')",
+    ):
+        same(lambda L, text=text: eval(text, {"x": L.ones(2)}))
+    with pytest.raises(
+        TypeError, match=r"^randint_like\(\) missing 1 required positional arguments: \"high\""
+    ):
+        adjit.randint_like(adjit.ones(2))
+
+
+def test_a_weight_without_axes_has_its_gradient():
+    def told(L):
+        x, w = L.arange(4.0, dtype=L.float64), L.tensor(0.25, requires_grad=True)
+        L.lerp(x, x * x, w).sum().backward()
+        return w.grad.item(), plain(w.grad.dtype)
+
+    same(told)
+
+
+def test_nothing_is_noted_of_what_is_used():
+    assert all(L._C._log_api_usage_once("a.part") is None for L in LIBRARIES)
+
+
+TWO_BASES = {
+    "distribution": lambda L: (L.distributions.Distribution, ()),
+    "normal": lambda L: (L.distributions.Normal, (0.0, 1.0)),
+    "of parts": lambda L: (L.distributions.Independent, (L.distributions.Normal(L.zeros(2), 1.0), 1)),
+    "transform": lambda L: (L.distributions.transforms.Transform, ()),
+    "affine": lambda L: (L.distributions.transforms.AffineTransform, (0.0, 1.0)),
+    "transforms": lambda L: (L.distributions.transforms.ComposeTransform, ([],)),
+    "datasets": lambda L: (L.utils.data.ConcatDataset, ([[1]],)),
+    "dataset": lambda L: (L.utils.data.TensorDataset, (L.ones(2),)),
+    "module": lambda L: (L.nn.Linear, (1, 1)),
+    "optimiser": lambda L: (L.optim.SGD, ([L.nn.Parameter(L.ones(1))], 0.1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWO_BASES)
+def test_a_class_of_two_bases_begins_both_or_one_as_in_pytorch(name):
+    def told(L):
+        begun = []
+
+        class Mixin:
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                begun.append((args, kwargs))
+                super().__init__()
+
+        kind, args = TWO_BASES[name](L)
+        type("Both", (kind, Mixin), {})(*args)
+        return begun
+
+    same(told)
+
+
+def test_a_transform_may_be_a_module():
+    for L in LIBRARIES:
+
+        class Shift(L.distributions.Transform, L.nn.Module):
+            __hash__ = L.nn.Module.__hash__
+
+            def __init__(self, L=L):
+                super().__init__(cache_size=1)
+                self.by = L.nn.Parameter(L.ones(1))
+
+        assert [name for name, _ in Shift().named_parameters()] == ["by"]
+
+
+def test_numbers_tell_tensors_apart():
+    for L in LIBRARIES:
+        x, y = L.ones(1), L.ones(1)
+        assert x._cdata == x._cdata != y._cdata != x.detach()._cdata
+
+
+MADE = [
+    "T._make_subclass(Mine, x)", "T._make_subclass(Mine, x, True)",
+    "T._make_subclass(Mine, x * 2, require_grad=True)",
+    "T._make_subclass(Mine, x.long(), True)", "T._make_subclass(Mine, 3)", "T._make_subclass(int, x)",
+    "T._make_subclass(T, x)", "T._make_subclass(L.nn.Parameter, x, True)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MADE)
+def test_subclasses_are_made_on_the_memory_of_a_tensor(text):
+    def told(L):
+        class Mine(L.Tensor):
+            pass
+
+        x = L.ones(2, requires_grad=True)
+        y = eval(text, {"L": L, "T": L.Tensor, "Mine": Mine, "x": x})
+        with L.no_grad():
+            x.fill_(3.0)
+        return type(y).__name__, y.requires_grad, y.is_leaf, y.tolist()
+
+    same(told)
+
+
+def test_a_parameter_of_a_program_takes_arguments_of_its_own():
+    def told(L):
+        class Named(L.nn.Parameter):
+            def __new__(cls, data, name="", requires_grad=True):
+                made = L.Tensor._make_subclass(cls, data, requires_grad)
+                made.label = name
+                return made
+
+        layer = L.nn.Linear(1, 1)
+        layer.weight = Named(L.ones(1, 1), name="weight")
+        return layer.weight.label, [type(p).__name__ for p in layer.parameters()]
+
+    same(told)
+
+
+def test_functions_of_collate_have_pytorchs_names():
+    def told(L):
+        room = importlib.import_module(f"{L.__name__}.utils.data._utils.collate")
+        samples = {"tensor": [L.ones(2)] * 2, "numpy_array": [np.ones(2)] * 2, "numpy_scalar": [np.int8(1)] * 2,
+                   "float": [0.5, 1.5], "int": [1, 2], "str": ["a", "b"]}  # fmt: skip
+        known = {"collate_fn_map": room.default_collate_fn_map}
+        made = {n: getattr(room, f"collate_{n}_fn")(b, **known) for n, b in samples.items()}
+        return {n: plain(repr(value)) for n, value in made.items()}
+
+    same(told)
+
+
+def test_names_at_the_top_and_of_devices():
+    assert all(L.torch is L for L in LIBRARIES)
+    assert adjit.Future is adjit.futures.Future
+    assert issubclass(torch.futures.Future, torch.Future)
+    same(lambda L: L.cuda._initialized)
+
+
+def test_types_of_several_results():
+    for name in adjit.return_types.__all__:
+        ours, theirs = getattr(adjit.return_types, name), getattr(torch.return_types, name)
+        assert (ours.__name__, plain(ours.__module__)) == (
+            theirs.__name__,
+            plain(theirs.__module__),
+        )
+        assert len(ours._fields) == theirs.n_fields
+    for L in LIBRARIES:
+        x = L.ones(2, 2)
+        assert type(x.max(0)) is L.return_types.max
+        assert type(x.sort()) is L.return_types.sort
+        assert type(L.histogram(x, 2)) is L.return_types.histogram
+
+
+def test_programs_ask_whether_they_are_traced():
+    def told(L):
+        fake = importlib.import_module(f"{L.__name__}._subclasses.fake_tensor")
+        proxy = importlib.import_module(f"{L.__name__}.fx.experimental.proxy_tensor")
+        functorch, seen = importlib.import_module(f"{L.__name__}._C._functorch"), []
+
+        def look(x):
+            seen.append((L._C._are_functorch_transforms_active(), functorch.is_batchedtensor(x)))
+            seen.append(functorch.get_unwrapped(x).tolist())
+            return x * 2
+
+        L.vmap(look)(L.ones(2))
+        x = L.ones(2)
+        return (
+            seen, fake.is_fake(x), proxy.get_proxy_mode(), L._C._are_functorch_transforms_active(),
+            functorch.is_batchedtensor(x), functorch.is_legacy_batchedtensor(x),
+        )  # fmt: skip
+
+    same(told)
+    with pytest.raises(RuntimeError, match="No wrappers present!"):
+        adjit._C._functorch.get_unwrapped(adjit.ones(2))

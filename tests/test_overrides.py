@@ -623,3 +623,17 @@ def test_nothing_is_in_the_way_until_there_is_a_subclass():
     assert "Overridable" not in first
     assert second == "False True True"
     assert third == "True sin"
+
+
+@pytest.mark.parametrize("library", [torch, adjit], ids=["torch", "adjit"])
+def test_functions_that_ask_keep_what_functions_have(library):
+    class Mine(library.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    library.ones(2).as_subclass(Mine)
+    assert "indexing" in library.meshgrid.__kwdefaults__
+    assert library.meshgrid.__code__.co_name == "meshgrid"
+    assert not hasattr(library.meshgrid, "nonsense")
+    assert copy.deepcopy(library.meshgrid) == library.meshgrid

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .devices import device as Device
+from .graph.state import state
 from .nn.module import _parse_to
 from .ops.linalg import LinAlgError as _LinAlgError  # noqa: F401
 from .overrides import (  # noqa: F401
@@ -35,6 +36,15 @@ _jit_override_can_fuse_on_gpu = _accepted("_jit_override_can_fuse_on_gpu")
 _jit_can_fuse_on_cpu = _accepted("_jit_can_fuse_on_cpu")
 _jit_can_fuse_on_gpu = _accepted("_jit_can_fuse_on_gpu")
 _is_tracing = _accepted("_is_tracing")
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Note nothing: PyTorch counts in some places which of its parts are used."""
+
+
+def _are_functorch_transforms_active() -> bool:
+    """True inside of `vmap`: the other transforms run a function as it is, whatever it looks at or writes."""
+    return bool(state.levels)
 
 
 def _get_tracing_state() -> None:

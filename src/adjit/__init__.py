@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ try:
 
     # isort: split
     from . import dtypes
-    from .absent import absent as _absent
+    from .absent import known as _known
     from .devices import device, get_default_device, set_default_device
     from .dtypes import (
         bfloat16,
@@ -114,6 +115,7 @@ try:
         overrides,
         paths,
         profiler,
+        return_types,
         serialization,
         special,
         testing,
@@ -172,6 +174,7 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 _LATE = {
     **dict.fromkeys(("__config__", "amp", "distributed", "distributions", "func", "futures", "fx")),
     **dict.fromkeys(("library", "multiprocessing", "scipy")),
+    "Future": "futures",
     "GradScaler": "amp",
     "autocast": "amp",
     **dict.fromkeys(
@@ -193,4 +196,8 @@ def __getattr__(name: str) -> Any:
     if name in _LATE:
         home = importlib.import_module(f"{__name__}.{_LATE[name] or name}")
         return home if _LATE[name] is None else getattr(home, name)
-    raise _absent("", name)
+    if (
+        name == "torch"
+    ):  # `torch.torch.Tensor`, a slip that works with PyTorch, is in many annotations
+        return sys.modules[__name__]
+    return _known("", name)

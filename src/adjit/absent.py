@@ -26,14 +26,7 @@ SUBJECTS = (
     Subject(
         "Decompositions and solvers",
         "compute it with NumPy or SciPy on x.detach().numpy(), without gradients",
-        """cholesky cholesky_inverse cholesky_solve det geqrf inverse logdet lu_solve lu_unpack orgqr ormqr
-        pinverse qr slogdet svd triangular_solve matrix_exp matrix_power lobpcg nuclear_norm
-        linalg.cholesky_ex linalg.cond linalg.det linalg.eig linalg.eigh
-        linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv linalg.inv_ex
-        linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve linalg.lstsq linalg.lu
-        linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve linalg.matrix_exp linalg.matrix_power
-        linalg.matrix_rank linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.solve_ex
-        linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve""",
+        "",
     ),
     Subject(
         "Orthogonal weights",
@@ -48,8 +41,7 @@ SUBJECTS = (
     Subject(
         "Transforms, windows and complex numbers",
         "keep real and imaginary parts in two tensors, and use numpy.fft",
-        """fft stft istft bartlett_window blackman_window hamming_window hann_window kaiser_window
-        complex polar view_as_complex view_as_real""",
+        "",
     ),
     Subject(
         "Special functions of physics and statistics",
@@ -94,12 +86,11 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
-        """export onnx.export package cond _inductor distributed.rpc distributed.fsdp
-        distributed.autograd distributed.optim.DistributedOptimizer distributed.tensor
-        distributed.checkpoint distributed.pipelining distributed.device_mesh
+        """export onnx.export package cond _inductor
+        distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging
-        fx.Graph fx.GraphModule fx.Interpreter fx.Node fx.Proxy fx.Tracer fx.Transformer fx.experimental
+        fx.Graph fx.GraphModule fx.Interpreter fx.Node fx.Proxy fx.Tracer fx.Transformer
         fx.graph fx.node fx.passes fx.proxy fx.replace_pattern fx.subgraph_rewriter fx.symbolic_trace""",
     ),
 )  # fmt: skip
@@ -121,7 +112,7 @@ METHODS = {
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
     "Other processes, other compilers": "is_distributed",
     "Other devices": "ipu mtia xpu",
-    "Memory of another size or elsewhere": "as_strided_ const_data_ptr new resize resize_as set_ storage_type",
+    "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
     "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ nonzero_static
         sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes""",
@@ -135,6 +126,43 @@ OTHER_SUBJECTS = {
     "Parts and rows": "use tensor_split, split, chunk, narrow, diagonal, scatter_reduce, x[...]",
     "What PyTorch uses itself or has no longer": "there is nothing to do instead",
 }
+# Functions and classes that can be imported and are there by name only, by the same titles.
+KNOWN = {
+    "Decompositions and solvers": """
+        cholesky cholesky_inverse cholesky_solve det geqrf inverse logdet lu_solve lu_unpack orgqr ormqr
+        pinverse qr slogdet svd triangular_solve matrix_exp matrix_power lobpcg nuclear_norm
+        linalg.cholesky_ex linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh
+        linalg.householder_product linalg.inv linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex
+        linalg.ldl_solve linalg.lstsq linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
+        linalg.matrix_exp linalg.matrix_power linalg.matrix_rank linalg.pinv linalg.qr linalg.slogdet
+        linalg.solve linalg.solve_ex linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve""",
+    "Transforms, windows and complex numbers": """
+        stft istft bartlett_window blackman_window hamming_window hann_window kaiser_window complex polar
+        view_as_complex view_as_real fft.fft fft.fft2 fft.fftfreq fft.fftn fft.fftshift fft.hfft fft.hfft2
+        fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft
+        fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftfreq fft.rfftn""",
+    "Other processes, other compilers": """
+        distributed._composable.fsdp.fully_shard
+        distributed._functional_collectives.all_to_all_single_autograd
+        distributed._functional_collectives.wait_tensor
+        distributed.checkpoint.hf_storage.HuggingFaceStorageReader
+        distributed.checkpoint.hf_storage.HuggingFaceStorageWriter distributed.device_mesh.DeviceMesh
+        distributed.device_mesh.init_device_mesh distributed.fsdp.CPUOffloadPolicy
+        distributed.fsdp.FullyShardedDataParallel distributed.fsdp.MixedPrecisionPolicy
+        distributed.fsdp.fully_shard distributed.rpc.init_rpc distributed.rpc.remote
+        distributed.rpc.rpc_async distributed.rpc.rpc_sync distributed.rpc.shutdown
+        distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
+        distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
+    "What PyTorch uses itself or has no longer": """
+        SymBool SymFloat SymInt autograd.profiler.EventList
+        utils.data.dataloader._MultiProcessingDataLoaderIter""",
+}  # fmt: skip
+# Modules that have such names alone, or nearly so: what else is asked of them has a subject too.
+MODULES_OF_NAMES = {
+    "Other processes, other compilers": """distributed._composable distributed._functional_collectives
+        distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
+        fx.experimental""",
+}  # fmt: skip
 
 
 class Missing:
@@ -159,10 +187,9 @@ class Missing:
 
 def missing_methods() -> Iterable[Missing]:
     """What to put in the place of methods that tensors have not."""
-    instead = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
     for title, names in METHODS.items():
         for name in names.split():
-            yield Missing(name, _told(title, instead[title]))
+            yield Missing(name, _told(title))
 
 
 def is_missing(value: Any, name: str) -> bool:
@@ -170,23 +197,61 @@ def is_missing(value: Any, name: str) -> bool:
     return isinstance(inspect.getattr_static(value, name, None), Missing)
 
 
-def _told(title: str, instead: str) -> str:
-    return f"{title}: adjit has not all that PyTorch has; {instead}"
+def _told(title: str) -> str:
+    instead = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
+    return f"{title}: adjit has not all that PyTorch has; {instead[title]}"
 
 
 @functools.cache
-def _by_name() -> dict[str, Subject]:
-    """The subject of each name."""
-    return {name: subject for subject in SUBJECTS for name in subject.names.split()}
+def _titles() -> dict[str, str]:
+    """The subject of each name that is missing."""
+    modules = {name: title for title, names in MODULES_OF_NAMES.items() for name in names.split()}
+    return modules | {name: subject.title for subject in SUBJECTS for name in subject.names.split()}
+
+
+@functools.cache
+def _known_titles() -> dict[str, str]:
+    """The subject of each name that is there by name only."""
+    return {name: title for title, names in KNOWN.items() for name in names.split()}
+
+
+def _title(name: str) -> str | None:
+    """The subject of a name, or of the module around it; or None."""
+    while name and name not in _titles():
+        name = name.rpartition(".")[0]
+    return _titles().get(name)
 
 
 def absent(room: str, name: str) -> AttributeError:
     """The error about a name that a module has not; `room` is the module without `adjit.`."""
     told = f"module '{'adjit.' + room if room else 'adjit'}' has no attribute {name!r}"
-    subject = _by_name().get(f"{room}.{name}" if room else name)
-    if subject is None:
-        return AttributeError(told)
-    return AttributeError(f"{told}. {_told(subject.title, subject.instead)}")
+    title = _title(f"{room}.{name}" if room else name)
+    return AttributeError(told if title is None else f"{told}. {_told(title)}")
+
+
+@functools.cache
+def known(room: str, name: str) -> Any:
+    """What stands for a name that is imported to ask what something is, or for what may be called later.
+
+    Nothing is an instance of such a class. To make one, and to call such a function, is the error.
+
+    Raises:
+        AttributeError: for other names, as `absent` has it.
+    """
+    full = f"{room}.{name}" if room else name
+    if full not in _known_titles():
+        raise absent(room, name)
+    told = f"{ROOT}.{full} is there by name only. {_told(_known_titles()[full])}"
+    home = f"{ROOT}.{room}" if room else ROOT
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(told)
+
+    if name.lstrip("_")[0].isupper():
+        return type(name, (), {"__new__": refuse, "__doc__": told, "__module__": home})
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__module__, refuse.__doc__ = home, told
+    return refuse
 
 
 class AbsentModules(MetaPathFinder):
@@ -199,6 +264,6 @@ class AbsentModules(MetaPathFinder):
             ModuleNotFoundError: for a module of the table.
         """
         root, _, name = fullname.partition(".")
-        if root == ROOT and (subject := _by_name().get(name)) is not None:
-            told = _told(subject.title, subject.instead)
-            raise ModuleNotFoundError(f"No module named {fullname!r}. {told}", name=fullname)
+        if root == ROOT and (title := _title(name)) is not None:
+            told = f"No module named {fullname!r}. {_told(title)}"
+            raise ModuleNotFoundError(told, name=fullname)

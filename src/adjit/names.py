@@ -44,6 +44,11 @@ def is_tensor(obj: Any, /) -> bool:
     return record.is_tensor(obj)
 
 
+def is_fake(obj: Any) -> bool:
+    """False: every tensor has values. PyTorch's shape inference has tensors without."""
+    return False
+
+
 def is_storage(obj: Any, /) -> bool:
     """True if an object is what `Tensor.untyped_storage` gives.
 

@@ -253,6 +253,10 @@ class Overridable:
                 return self.function(*args)
         return _answer(self, self.function, args, kwargs)
 
+    def __getattr__(self, name: str) -> Any:
+        """What else the function has: its defaults, its code."""
+        return getattr(self.__dict__["function"], name)
+
     def __eq__(self, other: object) -> bool:
         return self.function is (other.function if isinstance(other, _ASKING) else other)
 

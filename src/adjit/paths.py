@@ -1,7 +1,8 @@
 """Modules of PyTorch that programs import and that lie elsewhere here, with the modules that have their names.
 
 `import adjit.nn.modules.batchnorm` and `from adjit.nn.modules.batchnorm import _BatchNorm` work, as do the
-attributes. A path has no names of its own: it asks its homes, in their order, whenever somebody asks it.
+attributes. A path has no names of its own: it asks its homes, in their order, whenever somebody asks it, and
+after them the table of what is there by name only.
 Classes and functions keep the `__module__` of their home, so pickles know nothing of paths.
 """
 
@@ -13,14 +14,19 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from .absent import AbsentModules
+from .absent import AbsentModules, absent, known
 
 ROOT = __name__.rpartition(".")[0]
 
 # Without the name of the library, which stands for its top.
 PATHS = {
+    "_C._functorch": ("tracers.batched",),
     "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
+    "_subclasses": ("names",),
+    "_subclasses.fake_tensor": ("names",),
     "_tensor": ("tensor",),
+    "_tensor_str": ("printing",),
+    "fft": (),
     "functional": ("",),
     "autograd.anomaly_mode": ("autograd.modes",),
     "autograd.grad_mode": ("autograd.modes",),
@@ -61,31 +67,44 @@ PATHS = {
 }
 
 
+_names_of_its_own = vars(ModuleType)["__dict__"].__get__
+
+
 class ModulePath(ModuleType):
     """A module whose names are those of others."""
+
+    __slots__ = ("homes",)
 
     def __init__(self, name: str, homes: tuple[str, ...]) -> None:
         super().__init__(name, f"PyTorch's path to what {ROOT} has in {', '.join(homes) or ROOT}.")
         self.__spec__ = ModuleSpec(name, None, origin="path", is_package=True)
         self.__path__: list[str] = []
-        self.__dict__["homes"] = [f"{ROOT}.{home}".rstrip(".") for home in homes]
+        self.homes = [f"{ROOT}.{home}".rstrip(".") for home in homes]
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """What `vars` gives: names of its own, and those of its homes, as they are now."""
+        names = (name for name in dir(self) if not name.startswith("__"))
+        return _names_of_its_own(self) | {name: getattr(self, name) for name in names}
 
     def __getattr__(self, name: str) -> Any:
-        error = AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        room = self.__name__.partition(".")[2]
         if name.startswith("__") and name != "__all__":
-            raise error
-        for home in self.__dict__["homes"]:
+            raise absent(room, name)
+        error = None
+        for home in self.homes:
             try:
                 return getattr(importlib.import_module(home), name)
             except AttributeError as told:
                 error = told
-        raise error
+        try:
+            return known(room, name)
+        except AttributeError as told:
+            raise error or told from None
 
     def __dir__(self) -> list[str]:
-        names = {
-            name for home in self.__dict__["homes"] for name in dir(importlib.import_module(home))
-        }
-        return sorted({*self.__dict__, *names})
+        names = {name for home in self.homes for name in dir(importlib.import_module(home))}
+        return sorted({*_names_of_its_own(self), *names})
 
 
 def put_in_place() -> None:

@@ -43,7 +43,7 @@ class _Options:
     sci_mode: bool | None = None
 
 
-_options = _Options()
+PRINT_OPTS = _Options()  # PyTorch's name
 
 _PROFILES: dict[str, dict[str, Any]] = {
     "default": {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80},
@@ -95,8 +95,8 @@ def set_printoptions(
     chosen = {} if profile is None else dict(_PROFILES[profile])
     chosen |= {name: value for name, value in given.items() if value is not None}
     for name, value in chosen.items():
-        setattr(_options, name, value)
-    _options.sci_mode = sci_mode
+        setattr(PRINT_OPTS, name, value)
+    PRINT_OPTS.sci_mode = sci_mode
 
 
 def get_printoptions() -> dict[str, Any]:
@@ -107,7 +107,7 @@ def get_printoptions() -> dict[str, Any]:
         >>> adjit.get_printoptions()["precision"]
         4
     """
-    return dataclasses.asdict(_options)
+    return dataclasses.asdict(PRINT_OPTS)
 
 
 @contextlib.contextmanager
@@ -177,12 +177,12 @@ def _float_notation(shown: Array) -> _Notation:
     deciding = shown[np.isfinite(shown) & (shown != 0)].astype(np.float64)
     if deciding.size == 0:
         return _Notation(spec=".0f", point=True, width=1)
-    if _options.sci_mode if _options.sci_mode is not None else _is_spread_out(np.abs(deciding)):
-        spec, point = f".{_options.precision}e", False
+    if PRINT_OPTS.sci_mode if PRINT_OPTS.sci_mode is not None else _is_spread_out(np.abs(deciding)):
+        spec, point = f".{PRINT_OPTS.precision}e", False
     elif np.array_equal(deciding, np.trunc(deciding)):
         spec, point = ".0f", True
     else:
-        spec, point = f".{_options.precision}f", False
+        spec, point = f".{PRINT_OPTS.precision}f", False
     return _measured(_Notation(spec, point, width=1), deciding)
 
 
@@ -265,7 +265,7 @@ def tensor_repr(
 
 def _needs_size(values: Array) -> bool:
     """Whether the elements alone do not tell the shape."""
-    return values.ndim != 1 if values.size == 0 else not _options.edgeitems
+    return values.ndim != 1 if values.size == 0 else not PRINT_OPTS.edgeitems
 
 
 def _needs_dtype(values: Array, is_default_dtype: bool) -> bool:
@@ -280,7 +280,7 @@ def _with_notes(text: str, notes: Iterable[str], indent: int) -> str:
     # PyTorch counts the first line one character longer than it is, and a final bracket or comma.
     used = len(text) - text.rfind("\n") + 1
     for note in notes:
-        if used + len(note) + 2 > _options.linewidth:
+        if used + len(note) + 2 > PRINT_OPTS.linewidth:
             text += ",\n" + " " * indent + note
             used = indent + len(note)
         else:
@@ -293,9 +293,14 @@ def _elements(values: Array, indent: int) -> str:
     """The nested brackets; a big array is summarised."""
     if values.size == 0:
         return "[]"
-    edge = _options.edgeitems if values.size > _options.threshold else None
+    edge = PRINT_OPTS.edgeitems if values.size > PRINT_OPTS.threshold else None
     shown, cut = _corners(values, [edge] * values.ndim)
     return _nested(shown, cut, edge or 0, indent, _notation(shown))
+
+
+def _tensor_str(self: Any, indent: int) -> str:
+    """The elements of a tensor alone, by the name that programs know from PyTorch."""
+    return _elements(self.detach().cpu().numpy(), indent)
 
 
 def _corners(values: Array, edges: Sequence[int | None]) -> tuple[Array, list[bool]]:
@@ -337,7 +342,7 @@ def _nested(
 
 def _lines(items: Sequence[str], width: int, indent: int) -> Iterator[Sequence[str]]:
     """Break the items into lines; each takes its width, separator included."""
-    room = _options.linewidth - indent
+    room = PRINT_OPTS.linewidth - indent
     if room >= width * len(items):  # also where the line is infinitely wide
         return iter([items])
     fitting = max(1, int(room // width))

@@ -616,6 +616,11 @@ class Tensor(TensorBase):
         return self.counter.version
 
     @property
+    def _cdata(self) -> int:
+        """A number that no other living tensor has."""
+        return id(self)
+
+    @property
     def _base(self) -> Any:
         return None if self.view_of is None else self.view_of.base
 
@@ -734,6 +739,30 @@ class Tensor(TensorBase):
         """
         is_leaf = state.grad and self.edge is None and record.needs_grad(self)
         return (self.view_as(self) if is_leaf else self).of_class(cls)
+
+    @staticmethod
+    def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
+        """A leaf of a subclass on the storage of a tensor, as classes of parameters make them in PyTorch.
+
+        Raises:
+            TypeError: for what is no tensor, and no subclass.
+            RuntimeError: `require_grad` with a dtype that cannot carry a gradient.
+        """
+        if not record.is_tensor(data):
+            raise TypeError(
+                "_make_subclass(): argument 'data' (position 2) must be Tensor, not "
+                f"{type(data).__name__}"
+            )
+        if not issubclass(cls, Tensor):
+            raise TypeError(
+                "Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+                "possible. Make sure your class inherits from Tensor."
+            )
+        if require_grad and not (data.is_floating_point() or data.is_complex()):
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
+        return data.detach().of_class(cls).requires_grad_(require_grad)
 
     def of_class(self, cls: type[Any]) -> Any:
         """The same handle as one of another class: a leaf is another leaf."""

@@ -139,7 +139,8 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
     with _accumulate_lock:
         old = t.grad_value()
         if old is None:
-            t.set_grad(g if is_own or state.grad else own_copy(g))
+            # Leaves, and whoever has seen it, may have been given the same `g`, or a view.
+            t.set_grad(g if is_own else g.clone() if state.grad else own_copy(g))
         elif state.grad:
             t.set_grad(total.record(old, g))
         else:

@@ -872,5 +872,7 @@ class graph:
 def __getattr__(name: str) -> Any:
     if name == "amp":  # loaded at its first use
         return importlib.import_module(f"{__name__}.amp")
+    if name == "_initialized":  # what programs ask before there was the function
+        return is_initialized()
     told = INSTEAD.get(name, "what is not supported yet is listed in the README")
     raise AttributeError(f"module 'adjit.cuda' has no attribute {name!r}; {told}")

@@ -85,6 +85,12 @@ _paths.place("distributed.nn.functional", ("distributed.nn",))
 _paths.place("distributed.algorithms.join", ("distributed.algorithms",))
 _paths.place("distributed.algorithms._checkpoint", ("utils.checkpoint_wrapper",))
 _paths.place("distributed.algorithms._checkpoint.checkpoint_wrapper", ("utils.checkpoint_wrapper",))
+_paths.place("distributed.tensor", ("distributed.placements",))
+_paths.place("distributed.tensor._utils", ())
+_paths.place("distributed.tensor.placement_types", ("distributed.placements",))
+for _path in ("_composable", "_composable.fsdp", "_functional_collectives", "checkpoint",
+              "checkpoint.hf_storage", "device_mesh", "fsdp", "rpc"):  # fmt: skip
+    _paths.place(f"distributed.{_path}", ())
 
 __all__ = [
     "Backend",

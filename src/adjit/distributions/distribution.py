@@ -84,6 +84,7 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args:
             self._validate_parameters()
+        super().__init__()  # of what a class of the program is besides: a module
 
     def _validate_parameters(self) -> None:
         for name, constraint in self._constraints().items():

@@ -76,6 +76,7 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Transform | None = None
         self._cached_x_y: tuple[Any, Any] = None, None
+        super().__init__()  # of what a class of the program is besides: a module
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_inv": None}

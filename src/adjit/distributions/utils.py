@@ -49,9 +49,14 @@ def broadcast_all(*values: Operand) -> tuple[Tensor, ...]:
     return tuple(broadcast_tensors(*tensors))
 
 
+def _standard_normal(shape: Shape, dtype: Any, device: Any) -> Tensor:
+    """Normal numbers, by the name and the arguments that programs know from PyTorch."""
+    return randn(shape, dtype=dtype, device=device)
+
+
 def standard_normal(like: Tensor, shape: Shape) -> Tensor:
     """Normal numbers of the dtype and device of a tensor."""
-    return randn(shape, dtype=like.dtype, device=like.device)
+    return _standard_normal(shape, like.dtype, like.device)
 
 
 def standard_uniform(like: Tensor, shape: Shape) -> Tensor:
@@ -72,6 +77,9 @@ def eps_of(x: Tensor) -> float:
 def sum_rightmost(value: Tensor, dim: int) -> Tensor:
     """The sum over the last `dim` dimensions."""
     return value if dim == 0 else value.reshape((*value.shape[:-dim], -1)).sum(-1)
+
+
+_sum_rightmost = sum_rightmost  # PyTorch's name
 
 
 def multigammaln(a: Tensor, p: int) -> Tensor:

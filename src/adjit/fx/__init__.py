@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .. import paths
 from ..absent import absent
 
 __all__ = ["wrap"]
@@ -30,6 +31,19 @@ def wrap(fn_or_name: F) -> F:
             "Unsupported type for global function! Must be either a callable or string name"
         )
     return fn_or_name
+
+
+def get_proxy_mode() -> None:
+    """None: nothing is traced symbolically.
+
+    Example:
+        >>> adjit.fx.experimental.proxy_tensor.get_proxy_mode() is None
+        True
+    """
+
+
+paths.place("fx.experimental", ())
+paths.place("fx.experimental.proxy_tensor", ("fx",))
 
 
 def __getattr__(name: str) -> Any:

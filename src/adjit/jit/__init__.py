@@ -188,6 +188,14 @@ def annotate(the_type: Any, the_value: T) -> T:
     return the_value
 
 
+def _overload(func: T) -> T:
+    """The function as it is: a declaration of types for TorchScript, and Python calls the last one."""
+    return func
+
+
+_overload_method = _overload
+
+
 def export(fn: T) -> T:
     """Return the function.
 

@@ -32,15 +32,10 @@ class Parameter(Tensor):
     _is_plain = True
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
-        made = _leaf(cls, data)
-        if requires_grad and not (made.is_floating_point() or made.is_complex()):
-            raise RuntimeError(
-                "Only Tensors of floating point and complex dtype can require gradients"
-            )
-        return made.requires_grad_(requires_grad)
-
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        """Everything happens in `__new__`."""
+        made: Self = Tensor._make_subclass(
+            cls, creation.empty(0) if data is None else data, requires_grad
+        )
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
@@ -80,9 +75,6 @@ class Buffer(Tensor):
             buffer.requires_grad_(data.requires_grad)
         buffer.persistent = persistent
         return buffer
-
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        """Everything happens in `__new__`."""
 
 
 def _leaf(cls: type[Any], data: Tensor | None) -> Any:
@@ -175,9 +167,6 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
             requires_grad
         )
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
-        """Everything happens in `__new__`."""
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.requires_grad, self.spec.device, self.spec.dtype)
@@ -210,12 +199,6 @@ class UninitializedBuffer(_Uninitialized, Buffer):  # type: ignore[misc]
         made = _leaf(cls, creation.empty(0, device=device, dtype=dtype))
         made.persistent = persistent
         return made
-
-    def __init__(
-        self, requires_grad: bool = False, device: Any = None, dtype: Any = None,
-        persistent: bool = True,
-    ) -> None:  # fmt: skip
-        """Everything happens in `__new__`."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:

@@ -3,6 +3,7 @@
 from . import (
     activations,
     arithmetic,
+    aten,
     attention,
     batch_norm,
     bitwise,

@@ -132,13 +132,17 @@ scaled_from_number = scaled_difference.variant("RsubBackward1", "x")
 from_number = reversed_difference.variant("RsubBackward1", "y")
 
 
-def check_alpha(alpha: Any, input: Any, other: Any, name: str) -> None:
-    """Refuse an `alpha` that the result could not hold.
+def checked_alpha(alpha: Any, input: Any, other: Any, name: str) -> int | float:
+    """The number that an `alpha` is, which may be NumPy's, or a tensor without axes.
 
     Raises:
         TypeError: it is not a number.
         RuntimeError: it is a float beside integers, or beyond those of the dtype.
     """
+    if isinstance(alpha, np.generic) or (
+        record.is_tensor(alpha) and not alpha.ndim and not alpha.requires_grad
+    ):
+        alpha = alpha.item()
     if not isinstance(alpha, (int, float)):
         raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
     kind = dtypes.result_type(input, other)
@@ -147,6 +151,7 @@ def check_alpha(alpha: Any, input: Any, other: Any, name: str) -> None:
             "For integral input tensors, argument alpha must not be a floating point number."
         )
     dtypes.check_fits(alpha, kind)
+    return alpha
 
 
 @export(method=True)
@@ -158,7 +163,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     Args:
         input: a tensor.
         other: a tensor or a number.
-        alpha: a number; an integer where both are.
+        alpha: a number, or a tensor without axes that needs no gradient; an integer where both are.
         out: where to write the result.
 
     Raises:
@@ -171,7 +176,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     """
     if alpha == 1 and out is None:
         return total.record(input, other)
-    check_alpha(alpha, input, other, "add")
+    alpha = checked_alpha(alpha, input, other, "add")
     made = elementwise_recorder()(scaled_total, (input, other), (alpha,))
     return made if out is None else writing.write_out("add", out, made)
 
@@ -180,7 +185,7 @@ def subtract_scaled(input: Any, other: Any, alpha: Any) -> tuple[Elementwise, An
     """The op, operands and attributes of `sub`."""
     if alpha == 1:
         return difference, (input, other), ()
-    check_alpha(alpha, input, other, "sub")
+    alpha = checked_alpha(alpha, input, other, "sub")
     return scaled_difference, (input, other), (alpha,)
 
 
@@ -211,7 +216,7 @@ def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """
     if alpha == 1:
         return total, (input, other), ()
-    check_alpha(alpha, input, other, "add")
+    alpha = checked_alpha(alpha, input, other, "add")
     return scaled_total, (input, other), (alpha,)
 
 
@@ -246,7 +251,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     tensors = record.is_tensor(other)
     if alpha == 1:
         return reversed_difference if tensors else from_number, (input, other), ()
-    check_alpha(alpha, input, other, "rsub")
+    alpha = checked_alpha(alpha, input, other, "rsub")
     return scaled_from if tensors else scaled_from_number, (other, input), (alpha,)
 
 
@@ -428,13 +433,15 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Any:
     Differentiable in all three. `weight` is a tensor or a number.
 
     Raises:
-        RuntimeError: if dtypes differ.
+        RuntimeError: if dtypes differ, but for that of a weight without axes.
         NotImplementedError: for integers.
 
     Example:
         >>> adjit.tensor([0., 1.]).lerp(adjit.tensor([4., 4.]), 0.5)
         tensor([2.0000, 2.5000])
     """
+    if record.is_tensor(weight) and not weight.ndim:
+        weight = weight.to(input.dtype)  # as a number would be
     for name, other in (("end", end), ("weight", weight)):
         if record.is_tensor(other):
             if other.dtype is not input.dtype:

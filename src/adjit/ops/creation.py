@@ -953,6 +953,27 @@ def _constructed(cls: type[Tensor], *args: Any, **kwargs: Any) -> Any:
 add_method("__new__", _constructed)
 
 
+def _as_before(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Make a tensor of the same dtype and on the same device as PyTorch did before `new_empty`.
+
+    Args:
+        args: sizes, for undefined elements; or a list or an array of elements; or a tensor, whose memory is
+            shared if its dtype and device are those of this one, without its history.
+        kwargs: `device`.
+
+    Example:
+        >>> x = adjit.ones(2, dtype=adjit.float64)
+        >>> x.new(2, 3).shape, x.new([1, 2])
+        (adjit.Size([2, 3]), tensor([1., 2.], dtype=adjit.float64))
+    """
+    if "size" in kwargs:
+        args = (Size(kwargs.pop("size")),)
+    return legacy_tensor(args, kwargs, input.dtype, input.device)
+
+
+add_method("new", _as_before)
+
+
 class LegacyType(type):
     """Make the classes of tensors of one dtype, which PyTorch had before `tensor`."""
 

@@ -234,16 +234,28 @@ def randn_like(
 @export
 @factory
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None,
-    dtype: Dtype | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    input: Tensor, low: int | None = None, high: int | None = None, *,
+    generator: Generator | None = None, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """`randint` in the shape and dtype of another tensor.
+
+    Args:
+        input: the other tensor.
+        low: what no number is below, 0 unless `high` is given too; else what all are below.
+        high: what all numbers are below.
+
+    Raises:
+        TypeError: if neither is given.
 
     Example:
         >>> adjit.randint_like(adjit.zeros(2), 5).dtype
         adjit.float32
     """
+    if low is None:
+        if high is None:
+            raise TypeError('randint_like() missing 1 required positional arguments: "high"')
+        low, high = high, None
     made = randint(
         low, high, input.shape, generator=generator, dtype=dtype or input.dtype,
         device=input.device if device is None else device, layout=layout,
@@ -266,7 +278,7 @@ def normal(
     Args:
         mean: a number or a tensor.
         std: a number or a tensor; the two broadcast. A tensor's values are checked at once.
-        size: the shape, where both are numbers.
+        size: the shape, where both are numbers, or tensors of one.
 
     Returns:
         A tensor. Its gradient is zero.
@@ -279,7 +291,7 @@ def normal(
         >>> adjit.normal(0.0, 1.0, (2, 3)).shape
         adjit.Size([2, 3])
     """
-    if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
+    if size is not None or (not isinstance(mean, Tensor) and not isinstance(std, Tensor)):
         if size is None:
             raise TypeError(
                 "normal() received an invalid combination of arguments - got "

@@ -38,6 +38,9 @@ GRAIN = 32768  # element operations that are worth a thread
 # ---------------------------------------------------------------- names, shapes, layouts
 
 
+return_types: dict[str, Any] = {}  # by the names of the functions
+
+
 def return_type(name: str, fields: str) -> Any:
     """The named tuple that the function `name` returns, printed as PyTorch prints its own."""
 
@@ -47,8 +50,10 @@ def return_type(name: str, fields: str) -> Any:
 
     make: Any = namedtuple  # mypy only knows those with literal names
     found = make(name, fields)
+    own = {"__module__": "adjit.return_types", "__doc__": f"What `{name}` returns."}
     plainly = {"__reduce__": lambda self: (tuple, (tuple(self),))}
-    return type(name, (found,), {"__slots__": (), "__repr__": shown, **plainly})
+    made = type(name, (found,), {"__slots__": (), "__repr__": shown, **own, **plainly})
+    return return_types.setdefault(name, made)
 
 
 def reduced_shape(shape: Shape, axes: Shape, keepdim: bool) -> Shape:

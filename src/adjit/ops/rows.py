@@ -13,7 +13,7 @@ from ..graph.operation import normalizes, operation
 from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
-from .arithmetic import check_alpha
+from .arithmetic import checked_alpha
 from .grids import gather, scatter, scatter_add
 from .index import put, read
 from .tables import (
@@ -138,7 +138,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
             f"index_add_(): self ({input.dtype.legacy}) and source ({source.dtype.legacy}) must "
             "have the same scalar type"
         )
-    check_alpha(alpha, input, source, "index_add_")
+    alpha = checked_alpha(alpha, input, source, "index_add_")
     x, axis, places = axis_and_index("index_add_", input, dim, index)
     rows = source if source.ndim else source.reshape(1)
     if rows.ndim <= axis or places.numel() != rows.shape[axis]:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from .torch_files import MapLocation
 
 __all__ = [
-    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+    "DEFAULT_PROTOCOL", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals",
+    "save",
 ]  # fmt: skip
+
+DEFAULT_PROTOCOL = 2  # of pickles, where programs write some of their own: no file here is one
 
 
 def save(

@@ -73,6 +73,25 @@ class Batched(Tracer):
         return f"BatchedTensor(lvl={self.level.depth}, bdim=0, value=\n    {shown}\n)"
 
 
+def is_batchedtensor(t: Any) -> bool:
+    """Whether a tensor is one example of many; PyTorch's name, as the next."""
+    return isinstance(t, Batched)
+
+
+is_legacy_batchedtensor = is_batchedtensor  # those of `is_grads_batched`, which are no others here
+
+
+def get_unwrapped(t: Any) -> Any:
+    """What a tensor stands for: all examples.
+
+    Raises:
+        RuntimeError: if it is not one example of many.
+    """
+    if not isinstance(t, Batched):
+        raise RuntimeError("No wrappers present!")
+    return t.value
+
+
 @functools.lru_cache(4096)
 def spec_of_one(spec: Spec) -> Spec:
     """The spec of one example."""

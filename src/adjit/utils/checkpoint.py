@@ -15,10 +15,11 @@ from ..graph.state import running_walk
 from ..ops.creation import empty
 from ..random import fork_rng, get_rng_state, set_rng_state
 from ..tensor import Tensor
+from ._pytree import tree_leaves
 
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn",
-    "set_checkpoint_early_stop",
+    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "get_device_states",
+    "noop_context_fn", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
 Contexts: TypeAlias = Callable[[], tuple[Any, Any]]
@@ -32,6 +33,42 @@ class CheckpointError(RuntimeError):
         >>> issubclass(adjit.utils.checkpoint.CheckpointError, RuntimeError)
         True
     """
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Give the states of the generators of the GPUs where tensors lie, however nested the arguments are.
+
+    They are the state of the default generator, which draws for all devices.
+
+    Returns:
+        The numbers of the GPUs, one for each tensor there, and the states.
+
+    Example:
+        >>> adjit.utils.checkpoint.get_device_states([adjit.ones(2)], 3)
+        ([], [])
+    """
+    tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor) and leaf.is_cuda]
+    places = [t.get_device() for t in tensors]
+    return places, [get_rng_state() for _ in places]
+
+
+def set_device_states(
+    devices: Sequence[int], states: Sequence[Tensor], *, device_type: str | None = None
+) -> None:
+    """Set the generators of GPUs to states that `get_device_states` gave.
+
+    Args:
+        devices: the numbers of the GPUs.
+        states: a state for each.
+        device_type: `"cuda"`, as without it; nothing is done for `"meta"`.
+
+    Example:
+        >>> adjit.utils.checkpoint.set_device_states([], [])
+    """
+    if device_type == "meta":
+        return
+    for _, rng_state in zip(devices, states, strict=False):
+        set_rng_state(rng_state)
 
 
 class _EnoughError(Exception):

@@ -176,6 +176,7 @@ class ConcatDataset(Dataset[T_co]):
     cumulative_sizes: list[int]
 
     def __init__(self, datasets: Iterable[Any]) -> None:
+        super().__init__()
         self.datasets = list(datasets)
         if not self.datasets:
             raise AssertionError("datasets should not be an empty iterable")

@@ -114,7 +114,11 @@ def _dismiss(queues: list[SimpleQueue[_Task | None]], pending: deque[Future[Any]
         queue.put(None)
 
 
-class WorkerBatches(Iterator[Any]):
+class _BaseDataLoaderIter(Iterator[Any]):
+    """What the iterators of loaders have in common, by the name that PyTorch has for it."""
+
+
+class WorkerBatches(_BaseDataLoaderIter):
     """The batches of an epoch, made by worker threads that are kept a few batches ahead."""
 
     def __init__(self, loader: Any) -> None:
@@ -184,7 +188,7 @@ class WorkerBatches(Iterator[Any]):
         return len(self._index_sampler)
 
 
-class Batches(Iterator[Any]):
+class Batches(_BaseDataLoaderIter):
     """The batches of an epoch, made when they are asked for."""
 
     def __init__(self, loader: Any) -> None:
@@ -197,3 +201,6 @@ class Batches(Iterator[Any]):
 
     def __len__(self) -> int:
         return len(self._index_sampler)
+
+
+_SingleProcessDataLoaderIter = Batches  # PyTorch's name
