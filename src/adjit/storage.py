@@ -86,7 +86,9 @@ class LargeBlock(Block):
 
     def __del__(self) -> None:
         global _kept, _live
-        if _large is None:  # the interpreter ends: this module was cleared before the program's names
+        if (
+            _large is None
+        ):  # the interpreter ends: this module was cleared before the program's names
             return
         _live -= self.size
         if _kept + self.size <= KEEP:
