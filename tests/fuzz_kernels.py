@@ -566,7 +566,7 @@ def compared(prog, args, want, made, seed):
         return f"WRONG: the second order of tangents read again by {off:.1e}"
     if abs(want) > 1e9:  # what small terms add to it is lost
         return "steep"
-    for by in (1e-6, 1e-7, 1e-5, 1e-8):
+    for by in (1e-6, 1e-7, 1e-5, 1e-8, 1e-10):
         differences = np.array([
             (prog(*moved(args, d, by)) - prog(*moved(args, d, -by))) / (2 * by) for d in directions(args)
         ])  # fmt: skip
