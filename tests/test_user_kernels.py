@@ -509,6 +509,14 @@ def ahead_of_sums(x, y):
     return math.log(2 + total) + low
 
 
+def functions_of_swapped(x, y):
+    u, v, s = x.copy(), y.copy(), 0.0
+    for i in range(len(u)):
+        s += math.exp(u[i]) * (i + 1)
+        u, v = v, u
+    return s
+
+
 def names_like_those_of_jumps(x):
     leave__1, leave__2, left__3, result__, done__ = 2.0, 0.5, 1.5, 3.0, 0.25
     for i in range(len(x)):
@@ -552,7 +560,7 @@ STATEMENTS = [
     (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
     (beside, (X, Y)), (beside, tuple(WIDE)), (behind, (X, Y, 3)), (behind, (X, Y, 9)), (across, (A,)),
     (beside_in_turns, tuple(WIDE)),
-    (names_like_those_of_jumps, (X,)),
+    (names_like_those_of_jumps, (X,)), (functions_of_swapped, (X, Y)),
     (ahead_of_sums, (np.linspace(-1.5, 1.0, 70), np.linspace(0.3, 1.0, 70))),
     *[(rows_in_turns, (MANY[:n], X[:3], MANY[:n, 0].copy())) for n in (1, 4, 11)],
 ]  # fmt: skip

@@ -75,7 +75,7 @@ def _waiting_for_nothing(f: Procedure, loop: Repeat) -> Iterator[Apply | Load]:
             case StoreElement() if f.root(item.array) in params:
                 stores |= params  # from here on: the caller's arrays may be the same memory
             case Load():
-                if f.root(item.array) in stores or waiting & {*item.index}:
+                if f.root(item.array) in stores or waiting & {item.array, *item.index}:
                     waiting.add(item.dst)
                 else:
                     yield item
