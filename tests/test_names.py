@@ -538,9 +538,11 @@ def test_marks_for_tracers_give_back_what_they_mark():
             fx.wrap(3)
     assert adjit.fx.wrap(len) is len
     assert adjit.fx.wrap("len") == "len"
-    for path in ("fx.proxy", "fx.experimental", "fx.node"):
+    for path in ("fx.proxy", "fx.node"):
         with pytest.raises(ImportError, match=r"use adjit\.compile"):
             importlib.import_module(f"adjit.{path}")
+    with pytest.raises(AttributeError, match=r"use adjit\.compile"):
+        importlib.import_module("adjit.fx.experimental").meta_tracer  # noqa: B018
 
 
 def test_types_of_halves_are_there_for_annotations():

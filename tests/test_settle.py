@@ -469,7 +469,7 @@ def test_an_error_is_kept_with_all_but_its_traceback():
     assert repr(again.__cause__) == "KeyError('below')"
 
 
-PROGRAM = """
+HOLDING = """
 import adjit as torch
 x = torch.randn(1000, 1000, requires_grad=True)
 net = torch.nn.Linear(1000, 1000)
@@ -488,5 +488,5 @@ handle = net.register_forward_hook(lambda *args: None)
 
 def test_a_program_ends_in_silence_with_all_that_its_names_hold():
     """The library's modules are cleared before them."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", HOLDING], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
