@@ -204,9 +204,8 @@ class PinnedMemory:
             library.call("cuEventSynchronize", event)
 
     def __del__(self) -> None:
-        if (
-            _pinned is None
-        ):  # the interpreter ends: this module was cleared before the program's names
+        # The interpreter ends, and this module was cleared before the program's names.
+        if _pinned is None:
             return
         _pinned.setdefault(self.size, []).append((self.address, self.copies))
 

@@ -86,9 +86,8 @@ class LargeBlock(Block):
 
     def __del__(self) -> None:
         global _kept, _live
-        if (
-            _large is None
-        ):  # the interpreter ends: this module was cleared before the program's names
+        # The interpreter ends, and this module was cleared before the program's names.
+        if _large is None:
             return
         _live -= self.size
         if _kept + self.size <= KEEP:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import numpy as np
 
@@ -228,17 +228,16 @@ class ProcedureWriter:
         if counting:
             w.add(f"{item.trips} = 0")
         ahead = self.ahead(item)
-        if ahead.functions:
-            with self._parts_of(item, ahead, w) as range_of_part:
-                self._write_rounds(
-                    item, f"for {item.counter} in range({range_of_part}):", carries, w
-                )
-        elif item.kind == "for":
-            self._write_rounds(
-                item, f"for {item.counter} in range({range_text(item)}):", carries, w
+        with (
+            self._parts_of(item, ahead, w) if ahead.functions else nullcontext(range_text(item))
+        ) as span:
+            is_for = item.kind == "for"
+            head = (
+                f"for {item.counter} in range({span})"
+                if is_for
+                else f"while {self.test_of(item) or 'True'}"
             )
-        else:
-            self._write_rounds(item, f"while {self.test_of(item) or 'True'}:", carries, w)
+            self._write_rounds(item, f"{head}:", carries, w)
         w.last_note = ""
         self.after_loop(item, w)
         moves([(after, inside) for inside, _, _, after in carries], w, _as_it_is)
