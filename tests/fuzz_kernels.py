@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import time
+import unittest.mock
 import warnings
 
 if __name__ == "__main__":
@@ -496,6 +497,8 @@ def files(function, args):
         mode: generated.text_of(function, kinds, wanted, mode)
         for mode in ("reverse", "forward", "second")
     }
+    with unittest.mock.patch.object(generated, "folded", str):
+        texts["unfolded"] = generated.text_of(function, kinds, wanted, "reverse")
     # Those of arrays that change places in loops of loops are refused.
     with contextlib.suppress(NotDifferentiable):
         texts["again"] = generated.text_of(
@@ -539,6 +542,9 @@ def compared(prog, args, want, made, seed):
     if not abs(value - want) <= 1e-12 * (1 + abs(want)):  # sums in another order
         return f"WRONG value {value} {want}"
     grad = flat(grads)
+    line_by_line, grads_again = made["unfolded"]["value_and_grad"](*copies(args))
+    if not np.array_equal([value, *grad], [line_by_line, *flat(grads_again)], equal_nan=True):
+        return "WRONG: other bits than a value in each line"
     rng = np.random.default_rng(seed + 1)
     along = [
         rng.standard_normal(np.shape(a)) if np.ndim(a) else float(rng.standard_normal())

@@ -1226,10 +1226,7 @@ def test_a_first_call_compiles_few_functions_besides_its_own():
         adjit.value_and_grad(steps, checkpoint=True)(np.ones(3), np.full(3, 0.5), 9)
     own = ("user_steps_", "adjit.user_kernels.runtime")
     others = {f.__qualname__ for f in compiled.functions if not f.__module__.startswith(own)}
-    assert others <= {
-        f"{name}.<locals>.impl"
-        for name in ("ol_max", "ol_min", "impl_carray", "_ol_array_allocate")
-    }
+    assert not others
 
 
 def test_a_way_back_is_machine_code_only_where_it_is_linked_into():
@@ -2059,8 +2056,10 @@ def test_only_indices_that_may_be_negative_are_asked():
         return s + x[2]
 
     text = adjit.kernel(both).source(X, np.array([1, -1]))
-    read = set(re.findall(r"= x\[(.*?)\]", text))
-    assert sum(index.startswith("nat(") for index in read) == 4  # k, 2 * k // 3, i - 1, i
+    forward = text[text.index("def way_back") : text.index("# ----- back")]
+    read = set(re.findall(r"x\[(nat\(.*?\)|.*?)\]", forward))
+    natural = {index for index in read if index.startswith("nat(")}
+    assert len(natural) == 4, read  # k, 2 * k // 3, i - 1, i
     assert "2" in read
     assert_gradients(both, X.copy(), np.array([1, -1]))
 

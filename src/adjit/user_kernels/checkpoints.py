@@ -117,7 +117,7 @@ class Parts:
     def _add_kept(self, k: int, name: str, w: Lines) -> str:
         """A name for the copy of the k-th array, on top of the tape."""
         kept = f"{self.trips}_{k}a"
-        w.add(f"{kept} = carray(at_{self.f.arrays[name][1]}({self.trips}_p), {name}.shape)")
+        w.add(f"{kept} = array_{self.f.arrays[name][1]}({self.trips}_p, {name}.shape)")
         return kept
 
     def _bytes(self, name: str) -> str:

@@ -26,6 +26,7 @@ from .. import config
 from ..kernels.language.processor import FUSED
 from ..kernels.math import vector
 from ..schedule.jit import disk, kernel_files
+from .folding import folded
 from .forward_mode import tangent_of
 from .reader import ArgumentKind, read, runs_parallel
 from .refusal import NotDifferentiable
@@ -47,12 +48,12 @@ what is changed here stays until the function itself is changed.
 import math
 
 import numpy as np
-from numba import carray, float32, float64, int32, int64, njit
+from numba import float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
-    at_b1, at_f4, at_f8, at_i8, close_beside, close_tape, digamma, nat, open_tape, over, overlap, pick,
-    release, reserve, rest, room_f4, room_f8, rounds, tape_less,
-    tape_low, tape_more, tape_set, tape_top, trigamma, zeros_as,
+    array_b1, array_f4, array_f8, array_i8, at_b1, at_f4, at_f8, at_i8, close_beside, close_tape, digamma,
+    nat, open_tape, over, overlap, pick, release, reserve, rest, room_f4, room_f8, rounds, tape_less,
+    tape_low, tape_more, tape_set, tape_top, trigamma, zeros_as, zeros_f4, zeros_f8, zeros_i8,
 )
 
 FACTS = {facts!r}
@@ -257,7 +258,7 @@ def _file(
         names = ", ".join(sorted(vectorised))
         head += f"from adjit.user_kernels.vector_functions import {names}\n\n"
     return head + "\n\n".join(
-        source if source.startswith("@") else f"@compiled\n{source}" for source in sources
+        folded(source if source.startswith("@") else f"@compiled\n{source}") for source in sources
     )
 
 
@@ -445,7 +446,7 @@ def pullback_source(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> s
             if p in written:
                 add_copy(w, f"{p}_b", f"{p}_adjoint[{{at}}]", f.arrays[p][0], f"{p}_adjoint_")
             else:
-                w.add(f"{p}_b[:] = 0.0")
+                add_copy(w, f"{p}_b", "0.0", f.arrays[p][0], f"{p}_b_")
         for p in writer.shadows():
             if p not in filled:
                 w.add(f"{p}_b = {p}_adjoint.copy()")

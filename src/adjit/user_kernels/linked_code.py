@@ -15,6 +15,8 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import BaseNativeLowering, NativeLowering
 
+from .unversioned import without_versions
+
 
 class _LinkedCode(JITCodeLibrary):  # type: ignore[misc]
     """A module for others to link, left as it was translated."""
@@ -39,6 +41,7 @@ class LinkedLowering(BaseNativeLowering):  # type: ignore[misc]
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         state.library = _LinkedCode(state.targetctx.codegen(), state.func_id.func_qualname)
         super().run_pass(state)
+        state.status.fail_reason = None  # of the pipeline before, if there was one
         lowered = state["cr"]
         entry: Any = [].append  # Numba knows the function by a built-in one, which nobody calls
         state.targetctx.insert_user_function(entry, lowered.fndesc, [state.library])
@@ -61,4 +64,4 @@ class LinkedCompiler(CompilerBase):  # type: ignore[misc]
         for step, name in DefaultPassBuilder.define_nopython_pipeline(self.state).passes:
             manager.add_pass(self.lowering if step is NativeLowering else step, name)
         manager.finalize()
-        return [manager]
+        return [without_versions(manager), manager]

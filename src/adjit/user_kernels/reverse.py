@@ -47,7 +47,16 @@ from .undo import (
     never_meet,
 )
 from .vocabulary import CHEAP, TESTS, applied, text
-from .writing import BACK, Lines, ProcedureWriter, dtype_text, results_text, shape_text
+from .writing import (
+    BACK,
+    Lines,
+    ProcedureWriter,
+    add_copy,
+    dtype_text,
+    is_zero,
+    results_text,
+    shape_text,
+)
 
 SHORT = 8  # steps of a branch that may run again on the way back
 ASIDE = 512  # rounds whose additions to neighbours wait for each other
@@ -903,16 +912,12 @@ class ReverseWriter(ProcedureWriter):
                 w.add(f"{item.dst}_b = {item.dst}_seed")
             return
         shape = shape_text(item.shape)
-        zero = "0.0" if item.dtype[0] == "f" else "0"
-        self._make_on_tape(item.dst, item, shape, None if item.fill is None else text(item.fill), w)
+        room = f"_{item.dtype}(reserve(tape, {_bytes_text(item)}), {shape})"
+        w.add(f"{item.dst} = {'zeros' if is_zero(item.fill) else 'array'}{room}")
+        if item.fill is not None and not is_zero(item.fill):
+            add_copy(w, item.dst, text(item.fill), len(item.shape), f"{item.dst}_")
         if self.is_active(item.dst):
-            self._make_on_tape(f"{item.dst}_b", item, shape, zero, w)
-
-    def _make_on_tape(self, name: str, item: Make, shape: str, fill: str | None, w: Lines) -> None:
-        w.add(f"{name}_p = reserve(tape, {_bytes_text(item)})")
-        w.add(f"{name} = carray(at_{item.dtype}({name}_p), {shape})")
-        if fill is not None:
-            w.add(f"{name}[:] = {fill}")
+            w.add(f"{item.dst}_b = zeros{room}")
 
     def carries(self, loop: Repeat) -> list[tuple[str, Atom, Atom, str]]:
         """Arrays that change places take their adjoints along."""

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import config, njit, types
+from numba import carray, config, njit, types
 from numba.core import cgutils
+from numba.core.typing import signature
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -59,6 +60,30 @@ def _pointer(element: types.Type) -> Any:
     return pointer
 
 
+def _array_at(element: types.Type, *, zeros: bool) -> Any:
+    """An intrinsic that makes an array of an address and a shape: `carray`, and what is stored into it, by
+    hand-made code that Numba needs no function of its own for."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def array(typing: Any, address: Any, shape: Any) -> Any:
+        made = types.Array(element, len(shape), "C")
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pointer = types.CPointer(element)
+            data = builder.inttoptr(args[0], context.get_value_type(pointer))
+            whole = signature(made, pointer, sig.args[1])
+            filled = arrayobj.np_cfarray(context, builder, whole, [data, args[1]])
+            if zeros:
+                array = arrayobj.make_array(made)(context, builder, filled)
+                size = builder.mul(array.nitems, array.itemsize)
+                cgutils.memset(builder, array.data, size, 0)
+            return filled
+
+        return made(types.int64, shape), codegen
+
+    return array
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _pool_address(typing: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -99,20 +124,46 @@ def zeros_as(typing: Any, array: Any) -> Any:
     made = array.copy(layout="F" if array.layout == "F" else "C", readonly=False)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        shape = arrayobj.make_array(array)(context, builder, args[0]).shape
-        zeros = arrayobj._empty_nd_impl(
-            context, builder, made, cgutils.unpack_tuple(builder, shape)
+        shaped = arrayobj.make_array(array)(context, builder, args[0])
+        size = builder.mul(shaped.nitems, shaped.itemsize)
+        align = context.get_preferred_array_alignment(made.dtype)
+        memory = context.nrt.meminfo_alloc_aligned(builder, size, align)
+        data = context.nrt.meminfo_data(builder, memory)
+        cgutils.memset(builder, data, size, 0)
+        zeros = arrayobj.make_array(made)(context, builder)
+        sizes = list(enumerate(cgutils.unpack_tuple(builder, shaped.shape)))
+        strides, step = [shaped.itemsize] * made.ndim, shaped.itemsize
+        for d, n in sizes if made.layout == "F" else reversed(sizes):
+            strides[d], step = step, builder.mul(step, n)
+        arrayobj.populate_array(
+            zeros,
+            data=builder.bitcast(data, context.get_data_type(made.dtype).as_pointer()),
+            shape=shaped.shape,
+            strides=strides,
+            itemsize=shaped.itemsize,
+            meminfo=memory,
         )
-        size = builder.mul(zeros.nitems, zeros.itemsize)
-        cgutils.memset(builder, zeros.data, size, 0)
         return arrayobj.impl_ret_new_ref(context, builder, made, zeros._getvalue())
 
     return made(array), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def larger(typing: Any, a: Any, b: Any) -> Any:
+    """`max(a, b)` of whole numbers, of which Numba would compile a function."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        a, b = (
+            context.cast(builder, v, t, types.int64) for v, t in zip(args, sig.args, strict=True)
+        )
+        return builder.select(builder.icmp_signed(">", a, b), a, b)
+
+    return types.int64(a, b), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def rounds(typing: Any, count: Any) -> Any:
-    """`max(0, count)`, of which Numba would compile a function."""
+    """`max(0, count)`, likewise."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         count = context.cast(builder, args[0], sig.args[0], types.int64)
@@ -156,6 +207,13 @@ at_f8: Any = _pointer(types.float64)
 at_f4: Any = _pointer(types.float32)
 at_i8: Any = _pointer(types.int64)
 at_b1: Any = _pointer(types.uint8)
+array_f8: Any = _array_at(types.float64, zeros=False)
+array_f4: Any = _array_at(types.float32, zeros=False)
+array_i8: Any = _array_at(types.int64, zeros=False)
+array_b1: Any = _array_at(types.uint8, zeros=False)
+zeros_f8: Any = _array_at(types.float64, zeros=True)
+zeros_f4: Any = _array_at(types.float32, zeros=True)
+zeros_i8: Any = _array_at(types.int64, zeros=True)
 room_f8: Any = _room(types.float64)
 room_f4: Any = _room(types.float32)
 _malloc: Any = types.ExternalFunction("malloc", types.int64(types.int64))
@@ -173,11 +231,27 @@ if config.DISABLE_JIT:
     at_f8, at_f4 = _python_pointer(ctypes.c_double), _python_pointer(ctypes.c_float)
     at_i8, at_b1 = _python_pointer(ctypes.c_int64), _python_pointer(ctypes.c_bool)
 
+    def _python_array(at: Any, *, zeros: bool) -> Callable[[int, tuple[int, ...]], Any]:
+        def array(address: int, shape: tuple[int, ...]) -> Any:
+            made = carray(at(address), shape)
+            if zeros:
+                made[...] = 0
+            return made
+
+        return array
+
+    array_f8, zeros_f8 = (_python_array(at_f8, zeros=z) for z in (False, True))
+    array_f4, zeros_f4 = (_python_array(at_f4, zeros=z) for z in (False, True))
+    array_b1 = _python_array(at_b1, zeros=False)
+    array_i8, zeros_i8 = (_python_array(at_i8, zeros=z) for z in (False, True))
+
     def nat(index: int) -> int:
         return index
 
     room_f8, room_f4 = ctypes.c_double * ROUNDS, ctypes.c_float * ROUNDS
     zeros_as = np.zeros_like
+
+    larger = max
 
     def rounds(count: int) -> int:
         return max(0, count)
@@ -208,7 +282,7 @@ NEXT, END, START, GREW, PEAK, BELOW = range(6)
 @_compiled
 def _grow(tape, count):  # type: ignore[no-untyped-def]
     w = at_i8(tape)
-    size = max(max(2 * (w[END] - w[START]), count + 2 * HEAD), 1 << 20)
+    size = larger(larger(2 * (w[END] - w[START]), count + 2 * HEAD), 1 << 20)
     chunk = _malloc(size)
     if chunk == 0:
         raise MemoryError("no memory for the tape of a kernel")
@@ -217,7 +291,7 @@ def _grow(tape, count):  # type: ignore[no-untyped-def]
     w[BELOW] += w[NEXT] - w[START]
     w[NEXT], w[END], w[START] = chunk + HEAD, chunk + size, chunk + HEAD
     w[GREW] += size
-    w[PEAK] = max(w[PEAK], w[BELOW])
+    w[PEAK] = larger(w[PEAK], w[BELOW])
 
 
 @_compiled
@@ -238,7 +312,7 @@ def reserve(tape, count):  # type: ignore[no-untyped-def]
         _grow(tape, count)
     address = w[NEXT]
     w[NEXT] = address + count
-    w[PEAK] = max(w[PEAK], w[BELOW] + w[NEXT] - w[START])
+    w[PEAK] = larger(w[PEAK], w[BELOW] + w[NEXT] - w[START])
     return address
 
 
@@ -289,7 +363,7 @@ def tape_less(tape):  # type: ignore[no-untyped-def]
 def tape_set(tape, top):  # type: ignore[no-untyped-def]
     w = at_i8(tape)
     w[NEXT] = top
-    w[PEAK] = max(w[PEAK], w[BELOW] + top - w[START])
+    w[PEAK] = larger(w[PEAK], w[BELOW] + top - w[START])
 
 
 @_compiled

@@ -188,7 +188,7 @@ class ProcedureWriter:
         shape, kind = shape_text(item.shape), dtype_text(item.dtype)
         if item.fill is None:
             w.add(f"{item.dst} = np.empty({shape}, np.{kind})")
-        elif item.fill == 0:
+        elif is_zero(item.fill):
             w.add(f"{item.dst} = np.zeros({shape}, np.{kind})")
         else:
             w.add(f"{item.dst} = np.full({shape}, np.{kind}({text(item.fill)}))")
@@ -349,6 +349,11 @@ def add_copy(w: Lines, target: str, value: str, ndim: int, index: str) -> None:
             w.add(f"for {name} in range({target}.shape[{d}]):")
             depth.enter_context(w.indented())
         w.add(f"{target}[{at}] = {value.format(at=at)}")
+
+
+def is_zero(fill: Atom | None) -> bool:
+    """Whether what an array is filled with is no bit but zero: -0.0 has one."""
+    return not isinstance(fill, str) and fill is not None and str(float(fill)) == "0.0"
 
 
 def shape_text(shape: list[Atom]) -> str:
