@@ -2124,6 +2124,22 @@ def test_names_of_a_branch_that_numba_knows_never_to_run():
     assert fuzz_kernels.read_unassigned(text.replace("if bool(t_1):", "if t_1:"))
 
 
+@pytest.mark.parametrize("fill", [-0.0, 0.0, 2.5])
+def test_arrays_are_filled_with_the_sign_of_zero(fill):
+    def angle(x):
+        a = np.full(2, fill)
+        return math.atan2(a[1], -1.0) * x[0] + a[0]
+
+    def returned(x):
+        a = np.full(len(x), fill)
+        return a * x
+
+    value, _ = adjit.value_and_grad(angle)(X)
+    assert value == angle(X)
+    y = adjit.kernel(returned)(adjit.from_numpy(np.abs(X)))
+    np.testing.assert_array_equal(np.signbit(y.numpy()), np.signbit(returned(np.abs(X))))
+
+
 # ----- random programs -----
 
 
