@@ -23,7 +23,7 @@ from adjit.schedule.planning.recipe import DeviceSource
 # Kernels whose part the driver has, or a plan's host, or products and a softmax, or padding with zeros.
 ON_THE_HOST = {
     "copy_words", "mark", "pack_keys", "attend", "prepare", "attend_backward", "add_parts",
-    "add_to_region", "copy_whole", "chain_rows", "add_chains",
+    "add_to_region", "copy_whole", "chain_rows", "add_chains", "products_of_others",
 }  # fmt: skip
 
 

@@ -293,6 +293,25 @@ def test_gradients_of_products_with_zeros() -> None:
     agree_in_gradients(lambda T, t: t.prod(), x)
 
 
+@pytest.mark.parametrize("shape", [(8, 5), (19, 6), (1, 7), (3, 1), (2, 4, 300), (30,)])
+@pytest.mark.parametrize("zeros", [0, 5])
+def test_gradients_of_products_of_rows_and_columns(shape: tuple[int, ...], zeros: int) -> None:
+    """Rows side by side and those left over, columns in strips, to the third order."""
+    x = RANDOM.uniform(0.5, 1.5, shape)
+    if zeros:
+        x.flat[::zeros] = 0.0
+    for axis in range(len(shape)):
+        agree_in_gradients(lambda T, t, d=axis: (1 + t).log() + t.prod(d, True), x, order=3)
+
+
+def test_the_product_of_others_is_made_of_rounded_doubles() -> None:
+    x = adjit.tensor(RANDOM.uniform(0.5, 1.5, (11, 200)), dtype=adjit.float32, requires_grad=True)
+    (g,) = adjit.autograd.grad(x.prod(1).sum(), [x])
+    exact = np.float64(x.detach().numpy())
+    others = exact.prod(1, keepdims=True) / exact
+    np.testing.assert_allclose(g.numpy(), others, rtol=3e-7)
+
+
 def test_equal_extremes_share_as_in_pytorch() -> None:
     x = np.array([[1.0, 3.0, 3.0], [3.0, 2.0, 1.0]])
     for call in (

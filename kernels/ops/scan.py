@@ -28,6 +28,7 @@ from ..math.double_word import add_pairs, multiply_pairs, rounded
 from .reduce import strip_of
 
 STRIP = 256
+AT_ONCE = 8  # rows that are multiplied side by side
 
 
 @helper
@@ -68,6 +69,57 @@ def cumsum(args, start, stop):
 def cumprod(args, start, stop):
     """out[row, column] = the product of the column down to this row."""
     accumulate(mul, args, start, stop, X, A, T)
+
+
+@helper
+def others_of_rows(x, out, first, length, rows, totals, A, T):
+    """The products of all elements but each one, for rows side by side: a product waits for the one before."""
+    for row in range(rows):
+        totals[row] = A(1)
+    for column in range(length):
+        for row in range(rows):
+            i = first + row * length + column
+            out[i] = T(totals[row])
+            totals[row] *= A(x[i])
+    for row in range(rows):
+        totals[row] = A(1)
+    for column in range(length - 1, -1, -1):
+        for row in range(rows):
+            i = first + row * length + column
+            out[i] = T(A(out[i]) * totals[row])
+            totals[row] *= A(x[i])
+
+
+@kernel
+def products_of_others(args, start, stop):
+    """out[row, column] = the product of the column's elements but this one."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    length, inner, strip, strips = p[2], p[3], p[4], p[5]
+    totals = stack(A, STRIP)
+    if inner == 1:
+        whole = start + (stop - start) // AT_ONCE * AT_ONCE
+        for row in range(start, whole, AT_ONCE):
+            others_of_rows(x, out, row * length, length, AT_ONCE, totals, A, T)
+        for row in range(whole, stop):
+            others_of_rows(x, out, row * length, length, 1, totals, A, T)
+        return
+    for unit in range(start, stop):
+        first, count = strip_of(unit, length, inner, strip, strips)
+        for j in range(count):
+            totals[j] = A(1)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                out[i + j] = T(totals[j])
+                totals[j] *= A(x[i + j])
+        for j in range(count):
+            totals[j] = A(1)
+        for row in range(length - 1, -1, -1):
+            i = first + row * inner
+            for j in range(count):
+                out[i + j] = T(A(out[i + j]) * totals[j])
+                totals[j] *= A(x[i + j])
 
 
 @helper

@@ -66,6 +66,7 @@ REDUCING = {
 # Ops of one operand that go along an axis: a result may depend on all elements there.
 ALONG = {
     "softmax_axis", "log_softmax_axis", "cumsum_axis", "cumprod_axis", "logcumsumexp_axis",
+    "others_along",
 }  # fmt: skip
 # Products of matrices: the factors, and what is added.
 PRODUCTS = {

@@ -60,6 +60,7 @@ from . import (
     softmax,
     sort,
     statistics,
+    total_products,
     transcendental,
     turning,
     ufuncs,

@@ -12,7 +12,7 @@ from ..graph.operation import normalizes, operation
 from ..kernels.ops import scan as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
-from .reduce import GRAIN, exclusive_product, return_type, sum_dtype
+from .reduce import GRAIN, return_type, sum_dtype
 
 
 def scan(
@@ -104,6 +104,19 @@ def _(g, x, axis):  # type: ignore[no-untyped-def]
 
 
 cumprod_axis.batched_over("axis")
+
+
+def shifted(x: Tensor, axis: int) -> Tensor:
+    """One, and then all elements but the last."""
+    from .joining import cat
+
+    first = x.narrow(axis, 0, 1)
+    return cat([first.new_ones(first.shape), x.narrow(axis, 0, x.shape[axis] - 1)], axis)
+
+
+def exclusive_product(x: Tensor, axis: int) -> Tensor:
+    """The products of all elements before each one."""
+    return shifted(x, axis).cumprod(axis)
 
 
 @operation("LinearRecurrenceBackward0")
