@@ -1,0 +1,98 @@
+"""Programs at two levels of instructions, each beside the peers at the same level, in one run.
+
+    python bench/levels.py [--threads 2] [--quick] [--without torch.compile]
+
+The processor's own level, and AVX2, to which every library is limited by its own switch. Groups of rows have
+processes of their own; where a library's compiler ends one, the group is timed again without it, which is said.
+Written to bench/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import libraries
+import machine
+from run import FULL, QUICK, time_rows
+from table import markdown
+
+GROUPS = ("programs", "applications", "views")
+AVX2 = {
+    "ADJIT_CPU": "x86-64-v3",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+}
+LEVELS: dict[str, dict[str, str]] = {"the processor's own": {}, "AVX2": AVX2}
+FRAGILE = "torch.compile"  # its code may end the process
+
+
+@contextmanager
+def limited(switches: dict[str, str]) -> Iterator[None]:
+    """With such names in the environment, which the processes that time rows are given."""
+    before = {name: os.environ.get(name) for name in switches}
+    os.environ.update(switches)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def rows_of(group: str, threads: int, effort: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """The rows of a group, and a note if a library had to be left out."""
+    try:
+        return time_rows(threads, f"^{group}: ", effort, "cpu"), ""
+    except subprocess.CalledProcessError as error:
+        names = effort["libraries"].split(",")
+        if error.returncode >= 0 or FRAGILE not in names:
+            raise
+        fewer = effort | {"libraries": ",".join(name for name in names if name != FRAGILE)}
+        note = f"{group}: {FRAGILE} ended the process by signal {-error.returncode}, so without it."
+        return time_rows(threads, f"^{group}: ", fewer, "cpu"), note
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=machine.usable_cores())
+    parser.add_argument("--quick", action="store_true", help="a rough table in less time")
+    parser.add_argument("--without", default="", metavar="LIBRARY,LIBRARY")
+    options = parser.parse_args()
+    left_out = options.without.split(",")
+    names = ",".join(name for name in libraries.installed() if name not in left_out)
+    effort = (QUICK if options.quick else FULL) | {"mean": False, "libraries": names}
+    parts = []
+    for level, switches in LEVELS.items():
+        rows: list[dict[str, Any]] = []
+        notes = [" ".join(f"{name}={value}" for name, value in switches.items())]
+        with limited(switches):
+            for group in GROUPS:
+                found, note = rows_of(group, options.threads, effort)
+                rows += found
+                notes.append(note)
+        report = {
+            "machine": machine.description(),
+            "versions": libraries.versions("cpu"),
+            "rows": rows,
+        }
+        parts += [f"# {level}", *filter(None, notes), markdown(report)]
+    text = "\n\n".join(parts)
+    print(text)
+    target = Path(__file__).parent / "results" / f"{machine.short_name()}-levels.md"
+    target.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
