@@ -59,6 +59,7 @@ from adjit.ops import (
     scan,
     softmax,
     steps,
+    total_products,
     transcendental,
     turning,
 )
@@ -375,7 +376,7 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
     (reductions.sum, "sum"): (arrays(SQUARE), [((1,), {}), ((), {}), ((-1, True), {})]),
     (reductions.mean, "mean"): (arrays(SQUARE), [((), {}), ((), {"dim": 0})]),
     (reductions.nansum, "nansum"): (arrays(SQUARE), [((1,), {})]),
-    (reductions.prod, "prod"): (arrays(SQUARE), [((), {}), ((-1,), {})]),
+    (total_products.prod, "prod"): (arrays(SQUARE), [((), {}), ((-1,), {})]),
     (reductions.amax, "amax"): (arrays(SQUARE), [((), {}), ((1,), {}), ((), {"axis": -1})]),
     (reductions.amin, "amin"): (arrays(SQUARE), [((1, True), {})]),
     (reductions.vector_norm, "vector_norm"): (arrays(SQUARE), [((), {}), ((1.0, 1), {})]),

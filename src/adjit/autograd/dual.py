@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from .. import dtypes
@@ -274,14 +275,18 @@ class DualLevel(Level):
             return
         if tangent is None:
             tangent = t.value.new_zeros(t.shape)
-        if t is memory:
+        # A write under no_grad leaves the value its history, and so it does the tangent.
+        keeps_history = before is not None and before.requires_grad and not is_grad_enabled()
+        if t is memory and not keeps_history:
             memory.own_tangent = laid_out(tangent, t.value)
             return
         if before is None:
             before = memory.value.new_zeros(memory.shape)
-        # A new one, since an op may have passed the old one on.
-        memory.own_tangent = laid_out(like_written(before, tangent), memory.value)
-        inplace.adopt(t.tangent, tangent, overlap=overlap)
+        with enable_grad() if keeps_history else nullcontext():
+            # A new one, since an op may have passed the old one on.
+            memory.own_tangent = laid_out(like_written(before, tangent), memory.value)
+            part = t.tangent
+        inplace.adopt(part, tangent, overlap=overlap)
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A new tensor, which has no tangent."""

@@ -85,6 +85,8 @@ class TracedBackward:
         self, session: Session, arguments: Sequence[Any], made: list[Any], graphs: list[TracedGraph],
         is_alone: bool,
     ) -> None:  # fmt: skip
+        if any(isinstance(fn, FunctionNode) for graph in graphs for fn in graph.nodes):
+            raise Unknown  # before the user's code runs: it may add to what it keeps, or count
         self.roots = [graph.root for graph in graphs]
         self.values: list[Any] = []  # what backward reads: first what comes from outside
         self.outside: list[Any] = []  # what forward and backward together read
@@ -158,7 +160,7 @@ class TracedBackward:
         for k, graph in enumerate(graphs):
             for fn in graph.nodes:
                 self.frees |= bool(fn.saved)
-                for kept in _saved_by(fn):
+                for kept in fn.saved[::2]:  # tensors, and storages of results
                     counter = kept if kept.__class__ is Storage else kept.counter
                     place = places.get(id(counter))
                     if place is not None:
@@ -282,13 +284,6 @@ class TracedBackward:
             places,
             session,
         )
-
-
-def _saved_by(fn: GradNode) -> list[Any]:
-    """The tensors, and the storages of results, that a backward node has saved."""
-    if isinstance(fn, FunctionNode):
-        return [kept[0] for kept in fn.saved or () if kept is not None]
-    return list(fn.saved[::2])
 
 
 def _is_worth_computing(recipe: Any) -> bool:

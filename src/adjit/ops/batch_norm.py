@@ -109,14 +109,22 @@ def _(
     batch: Batch, x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
     running_var: Tensor | None, momentum: float, eps: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    size = batch.size
     vectors = [folded(batch.full(t)) for t in (weight, bias, running_mean, running_var)]
-    channels = batch.full(x).movedim(0, 1).flatten(1, 2)
-    out, *found = batch_norm_training(channels, *vectors, momentum, eps)
-    return tuple(
-        batch.wrapped(t)
-        for t in (out.unflatten(1, (size, -1)).movedim(1, 0), *[unfolded(t, size) for t in found])
+    return by_example(
+        batch, *batch_norm_training(examples_as_channels(batch, x), *vectors, momentum, eps)
     )
+
+
+def examples_as_channels(batch: Batch, x: Tensor) -> Tensor:
+    """All examples' channels beside each other: each is normalised by itself."""
+    return batch.full(x).movedim(0, 1).flatten(1, 2)
+
+
+def by_example(batch: Batch, images: Tensor, *vectors: Tensor) -> tuple[Tensor, ...]:
+    """The inverse, of images and of what there is for each channel."""
+    size = batch.size
+    made = [images.unflatten(1, (size, -1)).movedim(1, 0), *[unfolded(t, size) for t in vectors]]
+    return tuple([batch.wrapped(t) for t in made])
 
 
 @operation("NativeBatchNormBackwardBackward0", differentiable=(0, 1, 2))
@@ -154,7 +162,15 @@ def _(gs, upper, x, weight, means, scales, eps):  # type: ignore[no-untyped-def]
     return (*(grads if weight is not None else grads[:2]), None, None)
 
 
-batch_norm_backward.batched_as_body()
+@batch_norm_backward.batched
+def _(
+    batch: Batch, upper: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor,
+    eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    # Not as the body: to that the means and scales are constants, and the vjp takes them for functions of x.
+    vectors = [folded(batch.full(t)) for t in (weight, means, scales)]
+    channels = [examples_as_channels(batch, t) for t in (upper, x)]
+    return by_example(batch, *batch_norm_backward(*channels, *vectors, eps))
 
 
 @operation("NativeBatchNormBackward0")

@@ -359,7 +359,8 @@ def picked(
     """The losses, the weight of each, and what a loss is divided by."""
     samples, classes, places = class_sizes(x)
     losses, used = launch(
-        kernels.pick_class, (x.contiguous(), target, x if weight is None else weight.contiguous()),
+        kernels.pick_class,
+        (x.contiguous(), target.contiguous(), x if weight is None else weight.contiguous()),
         [(target.shape, x.dtype), (target.shape, x.dtype)], bind={"T": x.dtype},
         words=(classes, places, ignored, weight is not None), n=samples * places, grain=4096,
         fallible=out_of_bounds,
@@ -409,7 +410,7 @@ def spread_class(values: Tensor, target: Tensor, ignored: int, shape: Shape) -> 
     places = numel(shape[2:]) if len(shape) > 1 else 1
     classes = shape[1] if len(shape) > 1 else shape[0]
     out: Tensor = launch(
-        kernels.put_class, (values.contiguous(), target), [(shape, values.dtype)],
+        kernels.put_class, (values.contiguous(), target.contiguous()), [(shape, values.dtype)],
         bind={"T": values.dtype}, words=(classes, places, ignored), n=target.numel(),
         grain=max(1, GRAIN // max(classes, 1)),
     )  # fmt: skip
@@ -488,11 +489,15 @@ def _(  # type: ignore[no-untyped-def]
     rows, classes = batch.full(x), batch.full(target)
     if x.ndim > 1:
         rows, classes = folded(rows), folded(classes)
-    losses = class_cross_entropy(rows, classes, ignored, "none")[0]
+    losses, logs, _ = class_cross_entropy(rows, classes, ignored, "none")
     made = batch.wrapped(losses.reshape(batch.size, *target.shape))
+    logs = batch.wrapped(logs.reshape(batch.size, -1))
+    if reduction == "none":
+        return made, logs, made
+    share = made.new_ones(())
     if reduction == "mean":
-        return made.sum() / (target != ignored).sum(), None, None
-    return reduced(made, reduction), None, None
+        share = share / (target != ignored).sum()
+    return made.sum() * share, logs, share
 
 
 def class_rows(x: Tensor) -> Tensor:
