@@ -38,7 +38,7 @@ _DYNAMIC = frozenset({
     "getattr", "hasattr", "setattr", "vars",
 })  # fmt: skip
 _TYPES: tuple[type, ...] = (
-    str, bytes, bytearray, int, float, complex, list, dict, tuple, set, frozenset, range, slice, memoryview,
+    str, bytes, bytearray, bool, int, float, complex, list, dict, tuple, set, frozenset, range, slice, memoryview,
     type(None), type(Ellipsis), type(NotImplemented), type, object, super, property, staticmethod, classmethod,
     enumerate, zip, map, filter, reversed, BaseException, types.GeneratorType, types.MappingProxyType,
     types.SimpleNamespace, types.GenericAlias, types.UnionType, collections.deque, collections.OrderedDict,
