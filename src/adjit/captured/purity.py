@@ -38,13 +38,13 @@ _DYNAMIC = frozenset({
     "getattr", "hasattr", "setattr", "vars",
 })  # fmt: skip
 _TYPES: tuple[type, ...] = (
-    str, bytes, bytearray, bool, int, float, complex, list, dict, tuple, set, frozenset, range, slice, memoryview,
-    type(None), type(Ellipsis), type(NotImplemented), type, object, super, property, staticmethod, classmethod,
-    enumerate, zip, map, filter, reversed, BaseException, types.GeneratorType, types.MappingProxyType,
-    types.SimpleNamespace, types.GenericAlias, types.UnionType, collections.deque, collections.OrderedDict,
-    collections.defaultdict, type({}.keys()), type({}.values()), type({}.items()), type(iter([])),
-    np.ndarray, np.generic, np.dtype, np.ufunc, re.Pattern, re.Match, decimal.Decimal, datetime.date,
-    datetime.time, datetime.timedelta, weakref.ref,
+    str, bytes, bytearray, bool, int, float, complex, list, dict, tuple, set, frozenset, range, slice,
+    memoryview, type(None), type(Ellipsis), type(NotImplemented), type, object, super, property,
+    staticmethod, classmethod, enumerate, zip, map, filter, reversed, BaseException, types.GeneratorType,
+    types.MappingProxyType, types.SimpleNamespace, types.GenericAlias, types.UnionType, collections.deque,
+    collections.OrderedDict, collections.defaultdict, type({}.keys()), type({}.values()),
+    type({}.items()), type(iter([])), np.ndarray, np.generic, np.dtype, np.ufunc, re.Pattern, re.Match,
+    decimal.Decimal, datetime.date, datetime.time, datetime.timedelta, weakref.ref,
 )  # fmt: skip
 _IMPURE = frozenset({
     "dump", "fromfile", "fromtimestamp", "genfromtxt", "load", "loadtxt", "memmap", "now", "save",
