@@ -52,6 +52,20 @@ FOLDED = {
         w_b[0] += t_2_b
         """,
     ),
+    "a name of the user's that begins like a keyword": (
+        """
+        t = x[0]
+        raised = t * 2
+        elsewhere = raised + 1
+        t_1 = x[1]
+        returned = t_1 + raised
+        """,
+        """
+        raised = x[0] * 2
+        elsewhere = raised + 1
+        returned = x[1] + raised
+        """,
+    ),
     "the test of a branch": (
         """
         t = a < b
@@ -81,6 +95,11 @@ LEFT = {
         t = x[0]
         x[0] = 2.0
         y[0] = t
+        """,
+    "two uses, one by a name that begins like a keyword": """
+        t = x[0]
+        raised = t * 2
+        y[0] = raised * t
         """,
     "two uses": """
         t = x[0]

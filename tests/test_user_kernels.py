@@ -2134,6 +2134,38 @@ def test_names_of_a_branch_that_numba_knows_never_to_run():
     assert fuzz_kernels.read_unassigned(text.replace("if bool(t_1):", "if t_1:"))
 
 
+@pytest.mark.parametrize("sizes", [(-1, 1), (1, -5), (-2, -3)])
+def test_a_negative_size_is_an_error(sizes):
+    """And clears no memory of others."""
+
+    def filled(x, n, m):
+        a = np.zeros((n, m))
+        for i in range(n):
+            for j in range(m):
+                a[i, j] = x[i] * x[j]
+        return np.sum(a * a) + x[0]
+
+    for function in (filled, lambda *args: adjit.value_and_grad(filled)(*args)):
+        with pytest.raises(ValueError, match="negative dimensions are not allowed"):
+            function(X, *sizes)
+    value, _ = adjit.value_and_grad(filled)(X, 2, 3)
+    assert value == pytest.approx(filled(X, 2, 3))
+
+
+def test_variables_named_like_keywords():
+    def named(x):
+        s = 0.0
+        for i in range(len(x)):
+            raised = (x[i] * x[i] + 1.0) * x[i]
+            returned = 2 * x[i] + raised
+            breaking = returned * x[i]
+            elsewhere = breaking * raised if breaking > 0 else raised
+            s += elsewhere
+        return s
+
+    assert_gradients(named, X)
+
+
 @pytest.mark.parametrize("fill", [-0.0, 0.0, 2.5])
 def test_arrays_are_filled_with_the_sign_of_zero(fill):
     def angle(x):

@@ -72,22 +72,22 @@ def cumprod(args, start, stop):
 
 
 @helper
-def others_of_rows(x, out, first, length, rows, totals, A, T):
-    """The products of all elements but each one, for rows side by side: a product waits for the one before."""
-    for row in range(rows):
-        totals[row] = A(1)
-    for column in range(length):
-        for row in range(rows):
-            i = first + row * length + column
-            out[i] = T(totals[row])
-            totals[row] *= A(x[i])
-    for row in range(rows):
-        totals[row] = A(1)
-    for column in range(length - 1, -1, -1):
-        for row in range(rows):
-            i = first + row * length + column
-            out[i] = T(A(out[i]) * totals[row])
-            totals[row] *= A(x[i])
+def others_side_by_side(x, out, first, length, step, chains, apart, totals, A, T):
+    """The products of all elements but each one, of chains side by side: a product waits for the one before."""
+    for chain in range(chains):
+        totals[chain] = A(1)
+    for k in range(length):
+        for chain in range(chains):
+            i = first + k * step + chain * apart
+            out[i] = T(totals[chain])
+            totals[chain] *= A(x[i])
+    for chain in range(chains):
+        totals[chain] = A(1)
+    for k in range(length - 1, -1, -1):
+        for chain in range(chains):
+            i = first + k * step + chain * apart
+            out[i] = T(A(out[i]) * totals[chain])
+            totals[chain] *= A(x[i])
 
 
 @kernel
@@ -100,26 +100,13 @@ def products_of_others(args, start, stop):
     if inner == 1:
         whole = start + (stop - start) // AT_ONCE * AT_ONCE
         for row in range(start, whole, AT_ONCE):
-            others_of_rows(x, out, row * length, length, AT_ONCE, totals, A, T)
+            others_side_by_side(x, out, row * length, length, 1, AT_ONCE, length, totals, A, T)
         for row in range(whole, stop):
-            others_of_rows(x, out, row * length, length, 1, totals, A, T)
+            others_side_by_side(x, out, row * length, length, 1, 1, length, totals, A, T)
         return
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
-        for j in range(count):
-            totals[j] = A(1)
-        for row in range(length):
-            i = first + row * inner
-            for j in range(count):
-                out[i + j] = T(totals[j])
-                totals[j] *= A(x[i + j])
-        for j in range(count):
-            totals[j] = A(1)
-        for row in range(length - 1, -1, -1):
-            i = first + row * inner
-            for j in range(count):
-                out[i + j] = T(A(out[i + j]) * totals[j])
-                totals[j] *= A(x[i + j])
+        others_side_by_side(x, out, first, length, inner, count, 1, totals, A, T)
 
 
 @helper

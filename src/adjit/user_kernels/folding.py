@@ -20,7 +20,9 @@ _ASSIGNED = re.compile(r"(\w+) = (.+)")
 _STORES = re.compile(r"([\w, ]+) = (.+)|for (\w+) in (.+)")
 _CHANGES = re.compile(r"(\w+) \S+= .+")
 # Lines that end what may be moved: a `while` asks again every round.
-_ENDS = ("#", "while ", "@", "def ", "return", "raise", "break")
+_ENDS = re.compile(r"#|@|(while|def|return|raise|break)\b")
+_TEXT = re.compile(r"\s*(#|raise\b)")
+_CONTINUES = re.compile(r"\s*(else|elif)\b")
 _PURE_CALLS = {
     "nat",
     "pick",
@@ -53,7 +55,7 @@ def folded(source: str) -> str:
 
     for line in lines:
         code = line.strip()
-        if not code or code.startswith(_ENDS):
+        if not code or _ENDS.match(code):
             write_out({*waiting})
             done.append(line)
             continue
@@ -81,7 +83,7 @@ def folded(source: str) -> str:
 def _places(lines: list[str]) -> Places:
     seen: Places = defaultdict(list)
     for k, line in enumerate(lines):
-        if _is_text(line):
+        if _TEXT.match(line):
             continue
         code = line.strip()
         stores = _STORES.match(code)
@@ -125,14 +127,10 @@ def _without_copies(lines: list[str]) -> list[str]:
             same[copy[1]] = same.get(copy[2], copy[2])
             copies.add(k)
     return [
-        line if _is_text(line) else _NAME.sub(lambda name: same.get(name[0], name[0]), line)
+        line if _TEXT.match(line) else _NAME.sub(lambda name: same.get(name[0], name[0]), line)
         for k, line in enumerate(lines)
         if k not in copies
     ]
-
-
-def _is_text(line: str) -> bool:
-    return line.lstrip().startswith(("#", "raise"))
 
 
 def _is_behind(lines: list[str], first: int, last: int) -> bool:
@@ -140,12 +138,9 @@ def _is_behind(lines: list[str], first: int, last: int) -> bool:
     depth = _depth(lines[first])
     between = [line for line in lines[first : last + 1] if line.strip()]
     return first < last and all(
-        _depth(line) > depth or (_depth(line) == depth and not _continues(line)) for line in between
+        _depth(line) > depth or (_depth(line) == depth and not _CONTINUES.match(line))
+        for line in between
     )
-
-
-def _continues(line: str) -> bool:
-    return line.lstrip().startswith(("else", "elif"))
 
 
 def _depth(line: str) -> int:

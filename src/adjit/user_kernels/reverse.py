@@ -38,6 +38,7 @@ from .structure import (
     inner_blocks,
     walk,
 )
+from .subscripts import never_negative
 from .tape_layout import WORD, TapeLayout, trips_text
 from .undo import (
     load_of_round_before,
@@ -911,6 +912,12 @@ class ReverseWriter(ProcedureWriter):
             if self.is_active(item.dst):
                 w.add(f"{item.dst}_b = {item.dst}_seed")
             return
+        for n in item.shape:
+            if not never_negative(self.f, n):  # or memory of other arrays would be cleared
+                w.add(f"if {text(n)} < 0:")
+                with w.indented():
+                    self.before_error(w)
+                    w.add("raise ValueError('negative dimensions are not allowed')")
         shape = shape_text(item.shape)
         room = f"_{item.dtype}(reserve(tape, {_bytes_text(item)}), {shape})"
         w.add(f"{item.dst} = {'zeros' if is_zero(item.fill) else 'array'}{room}")

@@ -67,14 +67,7 @@ class _OnlyTypes(compiler.CompilerBase):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[PassManager]:
         manager = PassManager("adjit_types")
-        for step in (
-            TranslateByteCode,
-            FixupArgs,
-            IRProcessing,
-            ReconstructSSA,
-            NopythonTypeInference,
-            _KeepTypes,
-        ):
+        for step in _STEPS:
             manager.add_pass(step, step.__name__)
         manager.finalize()
         return [manager]
