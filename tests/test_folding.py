@@ -126,6 +126,13 @@ LEFT = {
         a += 1.0
         y[0] = t
         """,
+    "a temporary name whose value changes before": """
+        t_1 = x[0]
+        z[0] = t_1 * t_1
+        t = t_1 * a
+        t_1 = x[1]
+        y[0] = t + t_1 * t_1
+        """,
     "a sum": """
         t_b = a * b
         t_b += c
