@@ -6,7 +6,14 @@ import importlib
 
 import numpy as np
 import pytest
-from against_torch import agree, agree_in_error, agree_in_gradients, backward_name, plain
+from against_torch import (
+    agree,
+    agree_in_error,
+    agree_in_gradients,
+    agree_in_warning,
+    backward_name,
+    plain,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -311,6 +318,61 @@ def test_number_written_takes_the_dtype():
     agree(write(lambda T: 0, lambda T: T.ones(1, 1, 4)), numbers(3, 4, dtype=np.int64))
 
 
+@pytest.mark.parametrize(
+    ("key", "shape"),
+    [
+        (lambda T: ..., (1, 3, 4)),
+        (lambda T: 0, (1, 1, 4)),
+        (lambda T: index(T, 0, 1), (1, 2, 4)),
+        (lambda T: index(T, 0, 1), (1, 1, 1, 4)),
+        (lambda T: [0, 1], (1, 1)),
+        (lambda T: (slice(None), index(T, 1, 3)), (1, 1, 3, 2)),
+        (lambda T: (index(T, 0, 1), index(T, 1, 3)), (1, 1, 2)),
+        (lambda T: T.tensor([True, False, True]), (1, 2, 4)),
+        (lambda T: T.ones(3, 4) > 0, (1, 12)),
+        (lambda T: T.ones(3, 4) > 0, (1, 1)),
+        (lambda T: (None, T.tensor(1)), (1, 1, 1, 4)),
+        (lambda T: T.tensor(True), (1, 1, 3, 4)),
+        (lambda T: T.tensor([], dtype=T.int64), (1, 1, 4)),
+    ],
+)  # fmt: skip
+def test_values_may_have_axes_of_one_in_front(key, shape):
+    values = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+
+    def call(T, x, v):
+        y = x * 1
+        y[key(T)] = v
+        return y
+
+    agree(call, numbers(3, 4), values)
+    agree_in_gradients(call, numbers(3, 4), values)
+
+
+def test_index_put_takes_values_as_they_are():
+    x, v = numbers(2, 3), numbers(1, 2, 3)
+    for add in (False, True):
+        agree_in_error(lambda T, x, v, add=add: x.index_put((index(T, 0, 1),), v, add), x, v)
+    for nothing in ((), [None]):
+        with pytest.raises(RuntimeError, match="expected at least one tensor of indices"):
+            adjit.zeros(2).index_put(nothing, adjit.ones(1))
+
+
+def test_elements_cannot_be_deleted():
+    def call(T, x):
+        del x[0]
+
+    agree_in_error(call, numbers(3))
+
+
+def test_bytes_as_masks_are_deprecated():
+    mask = np.array([1, 0, 1], np.uint8)
+    agree_in_warning(lambda T, x, m: x[m], numbers(3), mask)
+    agree_in_warning(lambda T, x, m: x.index_put((m,), T.zeros(2, dtype=x.dtype)), numbers(3), mask)
+    with pytest.warns(UserWarning, match="deprecated") as caught:
+        adjit.ones(3)[adjit.tensor(mask)]
+    assert caught[0].filename == __file__
+
+
 def test_names_of_backward_functions():
     x = numbers(3, 4)
     for call, name in [
@@ -519,6 +581,7 @@ INDICES = {
 KINDS_OF_INDICES = ["int64", "int32", "int16", "int8", "uint8", "bool", "float32"]
 
 
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
 @pytest.mark.parametrize("kind", KINDS_OF_INDICES)
 @pytest.mark.parametrize("name", INDICES)
 def test_indices_beyond_the_ends_and_of_all_dtypes(name: str, kind: str) -> None:

@@ -26,7 +26,38 @@ def slope_of_weight(norm: Any) -> Any:
     return lambda x: grad(lambda w: norm(x, w).sin().sum())(W)
 
 
+def written(*writes: Any) -> Any:
+    """A function that writes into twice its argument, one write after the other."""
+
+    def function(x: Any) -> Any:
+        y = x * 2
+        for write in writes:
+            write(y, x)
+        return y
+
+    return function
+
+
+def assigned(y: Any, x: Any) -> None:
+    y[0] = x[1] * x[2]
+
+
 FUNCTIONS: dict[str, Any] = {
+    "sin_": written(lambda y, x: y.sin_()),
+    "square_, sin_": written(lambda y, x: y.square_(), lambda y, x: y.sin_()),
+    "mul_": written(lambda y, x: y.mul_(x.sin())),
+    "div_, sigmoid_": written(lambda y, x: y.div_(x * x + 1), lambda y, x: y.sigmoid_()),
+    "pow_": written(lambda y, x: y.square_().add_(1).pow_(x)),
+    "addcmul_, lerp_": written(lambda y, x: y.addcmul_(x, x).lerp_(x.sin(), x)),
+    "cumsum_, index_add_": written(
+        lambda y, x: y.cumsum_(0), lambda y, x: y.index_add_(0, T.tensor([1]), x[:1] * x[1:2])
+    ),
+    "a part": written(lambda y, x: y[1:].sin_(), lambda y, x: y[:, 0].mul_(x[0])),
+    "a part of a part": written(lambda y, x: y[1:][:, 1:].cos_()),
+    "an assignment": written(assigned, lambda y, x: y.sin_()),
+    "copy_": written(lambda y, x: y.copy_(x * x), lambda y, x: y.sin_()),
+    "masked_fill_": written(lambda y, x: y.masked_fill_(x > 0, 0.5), lambda y, x: y.cos_()),
+    "prod_": written(lambda y, x: y.cumprod_(1)),
     "batch_norm": lambda x: F.batch_norm(x, None, None, W, B, training=True),
     "batch_norm, its statistics": lambda x: F.batch_norm(x, W, W * W + 0.5, W, B),
     "instance_norm": lambda x: F.instance_norm(x.reshape(1, 3, 3)),

@@ -174,6 +174,9 @@ ALL: tuple[dtype, ...] = tuple([globals()[row.name] for row in TABLE])
 SUPPORTED = tuple([d for d in ALL if d.stored])  # of which there are tensors
 _all = {d.name: d for d in ALL}
 _of_numpy = {d.numpy: d for d in SUPPORTED if d.numpy.name == d.name}
+_of_python: dict[Any, dtype] = {
+    _python_float: float64, _python_int: int64, _python_bool: bool, complex: complex128,
+}  # fmt: skip
 # Pairs of which neither holds what the other does
 _neither = {
     frozenset((uint8, int8)): int16,
@@ -232,10 +235,9 @@ def check(kind: Any) -> dtype:
         if kind not in SUPPORTED:
             raise unsupported(kind)
         return kind
-    python = {_python_float: _default, _python_int: int64, _python_bool: bool}
     try:
-        if kind in python:
-            return python[kind]
+        if kind in _of_python:
+            return _of_python[kind]
         return of_numpy(np.dtype(kind))
     except TypeError:
         raise TypeError(f"dtype must be an adjit.dtype, got {kind!r}") from None
@@ -299,6 +301,7 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     """
     if type1 is type2:
         return type1
+    type1, type2 = _of_python.get(type1, type1), _of_python.get(type2, type2)
     _check_promotion(type1, type2)
     higher = type1 if type1.rank > type2.rank else type2
     return _neither.get(frozenset((type1, type2)), higher)
@@ -383,6 +386,7 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
         >>> adjit.can_cast(adjit.float64, adjit.float32), adjit.can_cast(adjit.float32, adjit.int64)
         (True, False)
     """
+    from_, to = _of_python.get(from_, from_), _of_python.get(to, to)
     return _category[from_.kind] <= _category[to.kind]
 
 
@@ -397,7 +401,7 @@ class finfo:
     """
 
     def __init__(self, kind: dtype | None = None) -> None:
-        kind = kind or _default
+        kind = _of_python.get(kind, kind) or _default
         if not kind.is_floating_point:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
@@ -421,6 +425,7 @@ class iinfo:
     """
 
     def __init__(self, kind: dtype) -> None:
+        kind = _of_python.get(kind, kind)
         if kind.kind not in "iu":
             raise TypeError(
                 f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{kind!r}'"

@@ -7,7 +7,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 Shape = tuple[int, ...]
 
@@ -157,6 +157,20 @@ def broadcast_shapes(*shapes: Any) -> Size:
                     )
                 result[d] = size
     return Size(result)
+
+
+def check_fits(shape: Sequence[int], given: Sequence[int]) -> None:
+    """Raise if what broadcasts with an output would be larger than that."""
+    whole = broadcast_shapes(shape, given)
+    if whole != tuple(shape):
+        refuse_written(shape, whole)
+
+
+def refuse_written(shape: Sequence[int], given: Sequence[int]) -> NoReturn:
+    """Raise, for an output of a shape is given values of another one."""
+    raise RuntimeError(
+        f"output with shape {list(shape)} doesn't match the broadcast shape {list(given)}"
+    )
 
 
 def broadcast_strides(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> Shape:

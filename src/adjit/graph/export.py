@@ -186,7 +186,10 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
         is_plain = not tracers or level_of((self, args)) is None
         if is_plain and self.storage.shared:
             return inplace.adopt_shared(self, lambda: make(self, args, kwargs), args)
-        return inplace.adopt(self, make(self, args, kwargs))
+        # A tangent reads the value that is written over, in nodes of its own.
+        return inplace.adopt(
+            self, make(self if is_plain else inplace.old_value(self), args, kwargs)
+        )
 
     method.__name__ = f"{name}_"
     method.__doc__ = doc

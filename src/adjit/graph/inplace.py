@@ -15,7 +15,7 @@ from ..atomic import calling, setting, together
 from ..devices import CPU
 from ..schedule import settle as scheduling
 from ..schedule.dispatch import Failed
-from ..shapes import Size, is_dense
+from ..shapes import Size, is_dense, refuse_written
 from ..storage import Storage
 from . import elementwise_record, primitives, record, write
 from .copy_slices import edge_of_slices
@@ -110,10 +110,7 @@ def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTenso
     if made.spec is not spec:
         record.common_device((spec, made.spec))
         if made.spec.shape != spec.shape:
-            raise RuntimeError(
-                f"output with shape {list(spec.shape)} doesn't match the broadcast shape "
-                f"{list(made.spec.shape)}"
-            )
+            refuse_written(spec.shape, made.spec.shape)
         if made.spec.dtype is not spec.dtype:
             if not dtypes.can_cast(made.spec.dtype, spec.dtype):
                 raise RuntimeError(
@@ -213,14 +210,10 @@ def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
     return True
 
 
-def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
-    """Let what the op saved of `t` outlive the write: a handle on the value as it is now.
-
-    Where `t` is its own second operand too (`t *= t`), that one is lost, as in PyTorch.
-    """
-    place = next((k for k in range(0, len(fn.saved), 2) if fn.saved[k] is t), None)
-    if place is None:
-        return
+def old_value(t: TensorBase) -> NewTensor:
+    """The value of a tensor as it is now, with its history: a handle that later writes do not reach."""
+    if t.__class__ in tracers:
+        return t.changed(old_value)
     if t.storage.shared:
         old = t.detach().clone()
     else:
@@ -229,6 +222,18 @@ def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
         )
     old.edge = record.edge_of(t)
     old.needs_grad = old.edge is not None
+    return old
+
+
+def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
+    """Let what the op saved of `t` outlive the write: a handle on the value as it is now.
+
+    Where `t` is its own second operand too (`t *= t`), that one is lost, as in PyTorch.
+    """
+    place = next((k for k in range(0, len(fn.saved), 2) if fn.saved[k] is t), None)
+    if place is None:
+        return
+    old = old_value(t)
     fn.saved = (*fn.saved[:place], old, old.counter.version, *fn.saved[place + 2 :])
 
 

@@ -119,6 +119,13 @@ def alias(
     return out
 
 
+def as_own(t: NewTensor) -> NewTensor:
+    """A view of memory that no other tensor shows, as a tensor that views nothing: nobody may forbid writes."""
+    if t.__class__ not in tracers:
+        t.view_of = None
+    return t
+
+
 @functools.lru_cache(4096)
 def is_part(whole: Spec, part: Spec) -> bool:
     """Whether a view shows some elements of a tensor in C order, on the CPU, and none of them twice."""

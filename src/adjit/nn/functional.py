@@ -79,6 +79,7 @@ from ..ops.pool import (
     max_unpool3d,
 )
 from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
+from ..shapes import check_fits
 from ..tensor import Tensor
 from .multi_head import multi_head_attention_forward
 from .reduction import chosen_reduction, reduced
@@ -1106,6 +1107,7 @@ def soft_margin_loss(
         tensor([0.3133, 2.1269])
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
+    check_fits(input.shape, target.shape)
     return reduced(-logsigmoid(target * input), reduction)
 
 

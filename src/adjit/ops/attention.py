@@ -13,10 +13,11 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import NormalizedCall, normalizes, operation
 from ..graph.state import state
+from ..graph.view import as_own
 from ..kernels.ops import attention as kernels
 from ..kernels.ops import gemm_tile
 from ..schedule.settle import float_word
-from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
+from ..shapes import Shape, broadcast_shapes, broadcast_strides, check_fits, numel
 from ..tensor import Tensor
 from .creation import ones, zeros
 from .dropout import check_probability, drop, dropped, fresh_place
@@ -402,11 +403,7 @@ def attention(
         scale = 1.0 / math.sqrt(max(query.shape[-1], 1))
     shape = scores_shape(query, key, value, enable_gqa)
     if attn_mask is not None:
-        wide = broadcast_shapes(shape, attn_mask.shape)
-        if wide != shape:
-            raise RuntimeError(
-                f"output with shape {list(shape)} doesn't match the broadcast shape {list(wide)}"
-            )
+        check_fits(shape, attn_mask.shape)
         if attn_mask.dtype is not dtypes.bool:
             attn_mask = attn_mask.to(query.dtype)
     needs_matrix = (
@@ -432,7 +429,7 @@ def attention(
     if place is None and q is query and k is key and v is value:
         return attend.on(*given)
     out: Tensor = attend(*given)[0]
-    return out if len(shape) == 4 else out.reshape(*shape[:-1], value.shape[-1])
+    return out if len(shape) == 4 else as_own(out.reshape(*shape[:-1], value.shape[-1]))
 
 
 usual_attention = normalizes(attention, first=True, in_order=True)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..graph import record
 from ..graph.export import export
+from ..graph.view import as_own
 from ..shapes import Shape, numel, some_ints, wrap_dim
 from ..tensor import Tensor
 from .matmul import bmm, mm
@@ -128,7 +129,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     shape_b = (1,) * (ndim - other.ndim) + tuple(other.shape)
     left = input.reshape([s for size in shape_a for s in (size, 1)])
     right = other.reshape([s for size in shape_b for s in (1, size)])
-    return (left * right).reshape([m * n for m, n in zip(shape_a, shape_b, strict=True)])
+    return as_own((left * right).reshape([m * n for m, n in zip(shape_a, shape_b, strict=True)]))
 
 
 @export(namespace="linalg", out=True)

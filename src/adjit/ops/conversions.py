@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from .. import devices, dtypes, formats, gpu
@@ -131,7 +132,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     switches: list[Any] = []  # non_blocking, copy
     for value in args:
-        if isinstance(value, dtypes.dtype):
+        if isinstance(value, (dtypes.dtype, builtins.type)):
             kind = value
         elif record.is_tensor(value):
             kind, place = value.dtype, value.spec.device

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..devices import CPU
 from ..graph import copy_slices, inplace, record, write
 from ..graph.batching import Batch
@@ -104,7 +104,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         return
     value = as_value(x, value)
     if is_place(x, key):
-        write_at(x, [key], value, False)
+        write_at(x, [key], without_leading_ones(value, key.ndim + x.ndim - 1), False)
         return
     mask = as_mask(x, key)
     if mask is not None and value.ndim == 0:
@@ -112,7 +112,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         return
     viewed, indices = walk(x, key)
     if indices is not None:
-        viewed.index_put_(tuple(indices), value)
+        axes = len(indexed_shape(viewed.shape, indices))
+        viewed.index_put_(tuple(indices), without_leading_ones(value, axes))
         return
     put_into(viewed, value)
 
@@ -136,18 +137,32 @@ def put_into(viewed: Tensor, value: Tensor) -> None:
     if value.spec.shape == viewed.spec.shape:
         viewed.copy_(value)
         return
-    while value.ndim > viewed.ndim and value.shape[0] == 1:
-        value = value.squeeze(0)
+    value = without_leading_ones(value, viewed.ndim)
     is_fit = value.shape == viewed.shape or (
         not is_differentiated(value) and broadcasts_to(value.shape, viewed.shape)
     )
     viewed.copy_(value if is_fit else value.expand(viewed.shape))
 
 
+def without_leading_ones(value: Tensor, axes: int) -> Tensor:
+    """What is assigned, without axes of size 1 in front that are too many."""
+    while value.ndim > axes and value.shape[0] == 1:
+        value = value.squeeze(0)
+    return value
+
+
 Tensor.__setitem__ = assigning(  # type: ignore[method-assign]
     Tensor.__getitem__, write.assignments, write.number_assignments, copy_slices.graded_assignments,
     copy_slices.slices_op, setitem,
 )  # fmt: skip
+
+
+def delitem(x: Tensor, key: Any) -> None:
+    """Elements of a tensor cannot go away."""
+    raise TypeError("Tensor does not support deleting items")
+
+
+Tensor.__delitem__ = delitem  # type: ignore[attr-defined]
 
 
 def as_value(x: Tensor, value: Any) -> Tensor:
@@ -296,7 +311,7 @@ def walk_tensor(
     if index is None:
         return picked(viewed, dim, int(item.__index__()), axis), dim
     index = on_device_of(viewed, index)
-    if index.dtype in (dtypes.bool, dtypes.uint8):
+    if index.dtype in MASKS:
         if index.__class__ in tracers:
             raise RuntimeError(
                 "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
@@ -378,8 +393,15 @@ def as_index(item: Any) -> Tensor | None:
     )
 
 
+MASKS = {dtypes.bool, dtypes.uint8}
+
+
 def check_mask(mask: Tensor, dim: int, x: Tensor) -> None:
     """Raise if a mask does not fit the axes it stands on."""
+    if mask.dtype is dtypes.uint8:
+        errors.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
+        )
     for d in range(mask.ndim):
         if dim + d >= x.ndim or mask.shape[d] != x.shape[dim + d]:
             raise IndexError(
@@ -493,10 +515,7 @@ def _(batch: Batch, x: Tensor, indices: Indices, shape: Shape) -> Tensor:
 def _(batch: Batch, x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
     check_put(x, indices, values)
     places = BatchedPlaces(batch, indices)
-    target = indexed_shape(x.shape, indices)
-    while values.ndim > len(target):
-        values = values.squeeze(0)
-    source = places.back(batch.full(values.expand(target)))
+    source = places.back(batch.full(values.expand(indexed_shape(x.shape, indices))))
     return batch.wrapped(put(batch.full(x), places.indices, source, accumulate))
 
 
@@ -528,7 +547,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         )
     places: list[Tensor | None] = []
     for item in indices:
-        if item is not None and item.dtype in (dtypes.bool, dtypes.uint8):
+        if item is not None and item.dtype in MASKS:
             refuse_traced("nonzero", item)
             check_mask(item, len(places), input)
             places += nonzero(item, as_tuple=True)
@@ -536,6 +555,8 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             if item is not None:
                 check_index(item)
             places.append(item)
+    if all(place is None for place in places):
+        raise RuntimeError("index_put(): expected at least one tensor of indices, but got none")
     if len(places) > input.ndim:
         raise IndexError(
             f"too many indices for tensor of dimension {input.ndim} (got {len(places)})"
@@ -578,9 +599,6 @@ write_at = in_place(put, "write_at")
 
 
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
-    """Whether a shape expands to another, leading axes of size 1 aside."""
-    sizes = list(shape)
-    while len(sizes) > len(target) and sizes[0] == 1:
-        del sizes[0]
-    pairs = zip(reversed(sizes), reversed(target), strict=False)
-    return len(sizes) <= len(target) and all(a in (1, b) for a, b in pairs)
+    """Whether a shape expands to another."""
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(a in (1, b) for a, b in pairs)

@@ -7,6 +7,7 @@ from typing import Any
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
+from ..graph.view import as_own
 from ..shapes import numel
 from ..tensor import Tensor
 from .matmul import bmm, lines_of, matmul, mm
@@ -75,7 +76,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if input.ndim == 2:
         return addmm(bias, input, weight.t())
     rows = lines_of(input) if input.ndim > 1 else input.unsqueeze(0)
-    return addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0])
+    return as_own(addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0]))
 
 
 @export(namespace="nn.functional")

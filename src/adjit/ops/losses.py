@@ -13,7 +13,7 @@ from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
 from ..kernels.ops import losses as kernels
 from ..kernels.ops import softmax as row_kernels
-from ..shapes import Shape, broadcast_shapes, numel
+from ..shapes import Shape, broadcast_shapes, check_fits, numel
 from ..tensor import Tensor
 from .reduce import GRAIN
 from .softmax import log_softmax
@@ -187,6 +187,8 @@ def binary_cross_entropy(
     if target.dtype is not input.dtype:
         raise RuntimeError(f"Found dtype {target.dtype.legacy} but expected {input.dtype.legacy}")
     check_floating("binary_cross_entropy", input)
+    if weight is not None:
+        check_fits(input.shape, weight.shape)
     losses = launch(
         kernels.binary_cross_entropy, (input.contiguous(), target.contiguous()),
         [(input.shape, input.dtype)], bind={"T": input.dtype}, n=input.numel(), grain=GRAIN // 8,
@@ -247,6 +249,9 @@ def binary_cross_entropy_with_logits(
             f"result type {input.dtype.legacy} can't be cast to the desired output type "
             f"{target.dtype.legacy}"
         )
+    for factor in (weight, pos_weight):
+        if factor is not None:
+            check_fits(input.shape, factor.shape)
     losses = logit_cross_entropy(input, target, 1 if pos_weight is None else pos_weight)
     return reduced(losses if weight is None else losses * weight, reduction)
 

@@ -15,6 +15,7 @@ from ..graph.calls import short
 from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.operation import forget_calls, normalized_calls, normalizes_in_order, operation
+from ..graph.view import as_own
 from ..kernels.ops import gemm_tile
 from ..kernels.ops import matmul as kernels
 from ..kernels.ops import matrix_vector as vectors
@@ -642,23 +643,23 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if left == 2:
             return mv.on(x, y)
         if folds(x, y):
-            return mv(lines_of(x), y).view(x.shape[:-1])
-        return batched(x, y.unsqueeze(1)).squeeze(-1)
+            return as_own(mv(lines_of(x), y).view(x.shape[:-1]))
+        return as_own(batched(x, y.unsqueeze(1)).squeeze(-1))
     if right == 2:
         if left == 1:
-            return mm(x.unsqueeze(0), y).squeeze(0)
+            return as_own(mm(x.unsqueeze(0), y).squeeze(0))
         if folds(x, y):
-            return mm(lines_of(x), y).view(*x.spec.shape[:-1], y.spec.shape[1])
+            return as_own(mm(lines_of(x), y).view(*x.spec.shape[:-1], y.spec.shape[1]))
         return batched(x, y)
     if left == 1:
         turned = y.transpose(-2, -1)
         if folds(turned, x):
-            return mv(lines_of(turned), x).view(turned.shape[:-1])
-        return batched(x.unsqueeze(0), y).squeeze(-2)
+            return as_own(mv(lines_of(turned), x).view(turned.shape[:-1]))
+        return as_own(batched(x.unsqueeze(0), y).squeeze(-2))
     if left == 2 and x.requires_grad:
         turned = y.transpose(-2, -1)
         product = mm(lines_of(turned), x.t())
-        return product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1)
+        return as_own(product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1))
     check_batched(x, y)
     return batched_product(x, y) if left == 2 else batched_product.on(x, y)
 

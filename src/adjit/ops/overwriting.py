@@ -15,7 +15,7 @@ from ..graph.levels import is_traced, tracers
 from ..graph.node import dense_spec
 from ..graph.operation import operation
 from ..shapes import (
-    broadcast_shapes,
+    check_fits,
     is_dense,
 )
 from ..tensor import Tensor
@@ -40,7 +40,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     inplace.check(self)
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
-        broadcast_shapes(self.shape, src.shape)
+        check_fits(self.shape, src.shape)
     if tracers and is_traced((self, src)):
         return inplace.adopt(self, copy_of(self, src))
     if write.can_assign(self, src):

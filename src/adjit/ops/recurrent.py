@@ -18,6 +18,7 @@ from ..graph.launch import launch_recipe, recipe_of
 from ..graph.operation import operation
 from ..graph.record import is_differentiated
 from ..graph.state import state as modes
+from ..graph.view import as_own
 from ..kernels.ops import recurrent as kernels
 from ..tensor import Tensor
 from .dropout import dropout as drop_out
@@ -500,7 +501,7 @@ def layers(
             x = drop_out(x, dropout, True)
     if sizes is None:
         x = x.view(steps, batch, x.shape[1])
-        x = x.transpose(0, 1) if batch_first else x
+        x = as_own(x.transpose(0, 1) if batch_first else x)
     return x, stack(states), None if c is None else stack(cells)
 
 

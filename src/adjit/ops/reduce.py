@@ -227,7 +227,7 @@ def fold(how: ReductionPlan, x: Tensor, axes: Shape, keepdim: bool, result: DTyp
 
 def sum_dtype(x: Tensor, dtype: DType | None) -> DType:
     """The dtype of a sum, which it is accumulated in."""
-    return dtypes.sum_of(x.dtype) if dtype is None else dtype
+    return dtypes.sum_of(x.dtype) if dtype is None else dtypes.check(dtype)
 
 
 @operation("SumBackward0")
@@ -291,9 +291,9 @@ def sum(
         >>> adjit.ones(2, 3).sum(1)
         tensor([3., 3.])
     """
-    if dtype is dtypes.bool:
-        return any(input, dim, keepdim)
     result = sum_dtype(input, dtype)
+    if result is dtypes.bool:
+        return any(input, dim, keepdim)
     if dim is None and not keepdim:
         return sum_all.on(input, result, input.shape)
     return sum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
@@ -368,7 +368,7 @@ def mean(
         >>> adjit.tensor([[1., 2.], [3., 4.]]).mean(0)
         tensor([2., 3.])
     """
-    result = input.dtype if dtype is None else dtype
+    result = input.dtype if dtype is None else dtypes.check(dtype)
     if not result.is_floating_point:
         raise RuntimeError(
             f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} "
@@ -412,7 +412,7 @@ def nansum(
     """
     if not input.dtype.is_floating_point:
         return sum(input, dim, keepdim, dtype=dtype)
-    return nansum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, dtype or input.dtype)
+    return nansum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, sum_dtype(input, dtype))
 
 
 @export(method=True, out=True)
@@ -1059,7 +1059,7 @@ def check_norm_dtypes(name: str, x: Tensor, kind: DType | None) -> None:
     Raises:
         RuntimeError: with PyTorch's texts.
     """
-    own = x.dtype
+    own, kind = x.dtype, None if kind is None else dtypes.check(kind)
     if not own.is_floating_point:
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {own.legacy}"

@@ -15,6 +15,7 @@ from ..graph import write
 from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
+from ..graph.view import as_own
 from ..shapes import (
     Shape,
     broadcast_shapes,
@@ -403,9 +404,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return input.new_empty(0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
-    return input.index_select(0, creation.tensor(rows.reshape(-1), device=input.device)).view(
-        rows.shape
-    )
+    chosen = input.index_select(0, creation.tensor(rows.reshape(-1), device=input.device))
+    return as_own(chosen.view(rows.shape))
 
 
 @export

@@ -378,11 +378,15 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 def _cuts_of(found: Tensor) -> Any:
     """The number of parts, or the indices to cut at, that a tensor holds."""
-    if found.dtype is not dtypes.int64 or found.device.type != "cpu" or found.ndim > 1:
+    expected = "tensor_split expected tensor_indices_or_sections to"
+    if found.device.type != "cpu":
+        raise RuntimeError(f"{expected} be on cpu, but it's on {found.device}")
+    if found.dtype is not dtypes.int64:
+        raise RuntimeError(f"{expected} have dtype of long, but got {found.dtype.legacy}")
+    if found.ndim > 1:
         raise RuntimeError(
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
-            "one-dimensional int64 tensor on cpu, but got tensor_indices_or_sections with "
-            f"{found.ndim} dimensions, dtype {found.dtype.legacy} on {found.device}"
+            f"{expected} be a zero-dimensional or one-dimensional tensor, but got a tensor with "
+            f"{found.ndim} dims"
         )
     return found.tolist()
 

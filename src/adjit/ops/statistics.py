@@ -10,6 +10,7 @@ from .. import dtypes
 from ..graph.export import export
 from ..graph.operation import operation
 from ..graph.record import check_tensor, is_tensor
+from ..graph.view import as_own
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
 from .creation import linspace, tensor, zeros
@@ -401,7 +402,7 @@ def quantile(
         >>> adjit.quantile(adjit.tensor([0., 1., 2., 3.]), 0.5)
         tensor(1.5000)
     """
-    return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
+    return as_own(_quantile("quantile", input, q, dim, keepdim, interpolation, False))
 
 
 @export(method=True, out=True)
@@ -420,7 +421,7 @@ def nanquantile(
         >>> adjit.nanquantile(adjit.tensor([0., float("nan"), 2.]), 0.5)
         tensor(1.)
     """
-    return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
+    return as_own(_quantile("nanquantile", input, q, dim, keepdim, interpolation, True))
 
 
 def _quantile(

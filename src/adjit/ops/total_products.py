@@ -73,9 +73,9 @@ def prod(
         >>> adjit.tensor([[1., 2.], [3., 4.]]).prod(1)
         tensor([ 2., 12.])
     """
-    if dtype is dtypes.bool:
-        return all(input, dim, keepdim)
     result = sum_dtype(input, dtype)
+    if result is dtypes.bool:
+        return all(input, dim, keepdim)
     if dim is None:
         return prod_all.on(input, result)
     return prod_axis.on(input, wrap_dim(dim, input.ndim), keepdim, result)

@@ -9,6 +9,7 @@ from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
+from ..graph.view import as_own
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
@@ -147,7 +148,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if axes and not input.ndim:
         raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
     if not axes and len(moves) == 1:
-        return rolled(input.reshape(-1), (moves[0],), (0,)).view(input.shape)
+        return as_own(rolled(input.reshape(-1), (moves[0],), (0,)).view(input.shape))
     if len(moves) != len(axes):
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"

@@ -14,7 +14,7 @@ from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.levels import tracers
 from ..graph.node import Spec
-from ..graph.view import alias, view_op
+from ..graph.view import alias, as_own, view_op
 from ..graph.view_cache import caches_views
 from ..graph.write import pair
 from ..shapes import (
@@ -168,10 +168,24 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 def adjoint(input: Tensor) -> Tensor:
     """Exchange the last two axes: a view.
 
+    Raises:
+        RuntimeError: for a tensor of one axis.
+
     Example:
         >>> adjit.zeros(5, 2, 3).adjoint().shape
         adjit.Size([5, 3, 2])
     """
+    return _matrices_turned(input, "tensor.adjoint()")
+
+
+def _matrices_turned(input: Tensor, asked: str) -> Tensor:
+    """The last two axes exchanged; of a number there are none."""
+    if input.ndim == 1:
+        raise RuntimeError(
+            f"{asked} is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
+        )
+    if not input.ndim:
+        return alias(input, (), (), input.offset, "PermuteBackward0", lambda g: g)
     return transpose(input, -2, -1)
 
 
@@ -179,18 +193,44 @@ def _matrix_transpose(input: Tensor) -> Tensor:
     """The matrices of a batch transposed, their last two axes exchanged: a view.
 
     Raises:
-        RuntimeError: for a tensor of fewer than two axes.
+        RuntimeError: for a tensor of one axis.
 
     Example:
         >>> adjit.zeros(5, 2, 3).mT.shape
         adjit.Size([5, 3, 2])
     """
-    if input.ndim < 2:
-        raise RuntimeError(
-            "tensor.mT is only supported on matrices or batches of matrices. Got "
-            f"{input.ndim}-D tensor."
-        )
-    return transpose(input, -2, -1)
+    return _matrices_turned(input, "tensor.mT")
+
+
+def _conjugate_transpose(input: Tensor) -> Tensor:
+    """The matrices of a batch transposed and conjugated, which changes no real numbers: a view.
+
+    Raises:
+        RuntimeError: for a tensor of one axis.
+
+    Example:
+        >>> adjit.zeros(5, 2, 3).mH.shape
+        adjit.Size([5, 3, 2])
+    """
+    return _matrices_turned(input, "tensor.mH")
+
+
+def _matrix_conjugate_transpose(input: Tensor) -> Tensor:
+    """A matrix transposed and conjugated, which changes no real numbers: a view.
+
+    Raises:
+        RuntimeError: for a tensor of another number of axes than two and none.
+
+    Example:
+        >>> adjit.zeros(2, 3).H.shape
+        adjit.Size([3, 2])
+    """
+    if input.ndim in (0, 2):
+        return _matrices_turned(input, "tensor.H")
+    batches = "" if input.ndim == 1 else " For batches of matrices, consider using tensor.mH"
+    raise RuntimeError(
+        f"tensor.H is only supported on matrices (2-D tensors). Got {input.ndim}-D tensor.{batches}"
+    )
 
 
 @caches_views
@@ -206,8 +246,8 @@ def _reversed_axes(input: Tensor) -> Tensor:
 
 Tensor.T = property(_reversed_axes)  # type: ignore[attr-defined]
 Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
-Tensor.mH = property(_matrix_transpose)  # type: ignore[attr-defined]
-Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
+Tensor.mH = property(_conjugate_transpose)  # type: ignore[attr-defined]
+Tensor.H = property(_matrix_conjugate_transpose)  # type: ignore[attr-defined]
 
 
 # ----- other shapes -----
@@ -231,8 +271,8 @@ def view(input: Tensor, *shape: Any) -> Tensor:
         tensor([[1, 2],
                 [3, 4]])
     """
-    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
-        return _view_dtype(input, shape[0])
+    if len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
+        return _view_dtype(input, dtypes.check(shape[0]))
     target, strides = _reshaped(input.spec, shape)
     if strides is None and input.__class__ in tracers:
         return reshape(input, target)  # where PyTorch's lie depends on the axis of the examples
@@ -314,7 +354,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     target, strides = _reshaped(input.spec, shape)
     if strides is None:
         fresh = clone(input, memory_format=contiguous_format)
-        return _viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0")
+        return as_own(_viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0"))
     return _viewed(input, target, strides, "ViewBackward0")
 
 
@@ -504,30 +544,31 @@ def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
     lead = len(target) - spec.ndim
     if lead < 0:
         raise RuntimeError(
-            f"expand({input.dtype.legacy}Tensor{{{list(spec.shape)}}}, size={target}): the number "
+            f"expand(torch.{input.dtype.legacy}Tensor{{{list(spec.shape)}}}, size={target}): the number "
             f"of sizes provided ({len(target)}) must be greater or equal to the number of "
             f"dimensions in the tensor ({spec.ndim})"
         )
-    strides = [0] * lead
-    for d in range(lead):
-        if target[d] < 0:
-            raise RuntimeError(
-                f"The expanded size of the tensor ({target[d]}) isn't allowed in a leading, "
-                f"non-existing dimension {d}"
-            )
-    for d, (size, stride) in enumerate(zip(spec.shape, spec.strides, strict=True), lead):
+    strides = [0] * len(target)
+    for d in reversed(range(lead, len(target))):
+        size, stride = spec.shape[d - lead], spec.strides[d - lead]
         if target[d] == -1:
             target[d] = size
         if target[d] == size:
-            strides.append(stride)
-        elif size == 1:
-            strides.append(0)
-        else:
+            strides[d] = stride
+        elif size != 1:
             raise RuntimeError(
                 f"The expanded size of the tensor ({target[d]}) must match the existing size "
                 f"({size}) at non-singleton dimension {d}.  Target sizes: {target}.  Tensor "
                 f"sizes: {list(spec.shape)}"
             )
+    step = target[lead] * strides[lead] if spec.ndim else 0
+    for d in reversed(range(lead)):
+        if target[d] < 0:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({target[d]}) isn't allowed in a leading, "
+                f"non-existing dimension {d}"
+            )
+        strides[d] = step = step if target[d] == 1 else 0  # as if dense, while nothing is repeated
     # The engine sums a gradient that is wider than its input.
     return alias(input, target, tuple(strides), input.offset, "ExpandBackward0", lambda g: g)
 

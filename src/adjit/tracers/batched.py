@@ -17,6 +17,7 @@ from ..graph.record import is_tensor
 from ..graph.state import state
 from ..graph.view import alias, aliases
 from ..ops.reduce import sum_to
+from ..shapes import refuse_written
 from .tracer import Tracer, tracer
 
 ITEM = (
@@ -288,10 +289,7 @@ class BatchLevel(Level):
         if not self.has(t):
             raise RuntimeError(SMALLER)
         if made.shape != t.shape:
-            raise RuntimeError(
-                f"output with shape {list(t.shape)} doesn't match the broadcast shape "
-                f"{list(made.shape)}"
-            )
+            refuse_written(t.shape, made.shape)
         # One memory for all examples can take what all of them share.
         inplace.adopt(t.value, self.full(made), overlap=overlap and not self.has(made))
 
