@@ -920,7 +920,7 @@ def no_starargs_def(*x):
     return x[0][0]
 
 
-def no_starargs_call(x):
+def of_starargs_call(x):
     p = (x[0], x[1])
     return add(*p)
 
@@ -1007,7 +1007,7 @@ def no_star_unpack(x):
     return a * b[0]
 
 
-def no_for_else(x):
+def of_for_else(x):
     s = 0.0
     for i in range(3):
         s += x[i]
@@ -1016,7 +1016,7 @@ def no_for_else(x):
     return s
 
 
-def no_while_else(x):
+def of_while_else(x):
     i = 0
     while i < 3:
         i += 1
@@ -1074,7 +1074,7 @@ def no_round_digits(x):
     return round(x[0], 2)
 
 
-def no_gamma(x):
+def of_gamma(x):
     return math.gamma(x[0] + 2.0)
 
 
@@ -1123,7 +1123,7 @@ def no_is_none(x, k=None):
     return x[0]
 
 
-def no_array_result_branch(x):
+def of_array_result_branch(x):
     if x[0] > 0.0:
         y = x * 2.0
     else:
@@ -1192,7 +1192,7 @@ def no_sum_of_rows(z):
     return sum(z)[0]
 
 
-def no_two_ways(x):
+def of_two_ways(x):
     return two_ways(x)[0]
 
 
@@ -1217,10 +1217,154 @@ def no_two_names(x, y):
     return (a * a).sum() * s + b[0] * a[1]
 
 
+def of_else_behind_break(x, y):
+    s = 0.0
+    for i in range(3):
+        for j in range(3):
+            if x[j] > 0.5 + 0.2 * i:
+                break
+            s += x[j] * y[i]
+        else:
+            if i == 2:
+                break
+            s *= 2.0 * x[0]
+            continue
+        s += y[i]
+    else:
+        s += 100.0 * x[1]
+    return s
+
+
+def of_else_that_raises(x):
+    i = 0
+    while i < 6:
+        if x[i] > 0.7:
+            break
+        i += 1
+    else:
+        raise ValueError("not found")
+    return x[i] * x[0]
+
+
+def returns_in_else(x, limit):
+    for v in x:
+        if v > limit:
+            return v * v
+    else:
+        return x[0] * limit
+
+
+def of_return_in_else(x):
+    return returns_in_else(x, x[1]) + returns_in_else(x, 2.0 * x[2] + 1.0)
+
+
+def by_name(x, how="square"):
+    if how == "square":
+        return x * x
+    elif how in ("cube", "third"):
+        return x * x * x
+    return x
+
+
+def of_texts(x):
+    how = "cube"
+    s = by_name(x[0]) + by_name(x[1], "third") + by_name(x[2], how=how)
+    return s + (x[3] if how != "cube" else x[4]) + (0.0 if 2 in () else x[5])
+
+
+def scaled_pair(f, a, rest):
+    return f(a, *rest) * f(*rest, a)
+
+
+def of_star_of_tuple(x):
+    return scaled_pair(add, x[0], (x[1] * x[2],)) + add(*(x[3], x[4]))
+
+
+def of_cross(x, y):
+    a = np.cross(x[:3], y[:3])
+    b = np.cross([0, x[0], 1.0], a)
+    return (a * b).sum() + np.cross(b, (1.0, 2.0, y[0]))[1]
+
+
+def of_array_of_either(x, y):
+    z = x
+    if x[0] > 0.2:
+        z = x / np.sqrt((x * x).sum())
+    w = y if y[0] > 9.0 else x * y
+    return (z * w).sum() + z[0] * x[0]
+
+
+def of_arrays_of_a_round(x, y):
+    s = 0.0
+    z = x.copy()
+    for i in range(3):
+        if x[i] > 0.5:
+            z, u = z * y[i], y * x[i]
+        else:
+            z, u = z + y, x - y
+        u[1] = z[0]
+        s += (z * u).sum()
+    return s
+
+
+def of_sizes_of_a_side(x, y):
+    if x[0] > 0.2:
+        z = x[1:4] * 2.0
+    else:
+        z = y * 3.0
+    return (z * z).sum() + z.shape[0] * x[0]
+
+
+def of_asarray_of_number(x):
+    a = np.asarray(x[0])
+    r = np.zeros(a.shape + (2,))
+    r[0] = np.cos(a)
+    r[1] = np.sin(a)
+    return r[0] + 2.0 * r[1]
+
+
+def no_write_into_chosen(x, y):
+    z = x if x[0] > 0.0 else y
+    z[0] = 3.0
+    return (z * z).sum()
+
+
+def no_write_behind_chosen(x, y):
+    if x[0] > 0.0:
+        z = x[::2]
+    else:
+        z = y[:3]
+    x[0] = 5.0
+    return (z * z).sum()
+
+
+def no_write_into_twins(x, y):
+    if x[0] > 0.0:
+        z = x * 2.0
+        w = z
+    else:
+        z = y * 3.0
+        w = y * z
+    w[0] = 1.0
+    return (z * w).sum()
+
+
+def no_chosen_in_loop(x, y):
+    s = 0.0
+    for i in range(3):
+        z = x if x[i] > 0.5 else y
+        x[i] = 2.0
+        s += z[0]
+    return s
+
+
 REFUSED = [
+    (no_write_into_chosen, 'another name since a branch', 'x.copy() if test'),
+    (no_write_behind_chosen, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_twins, 'another name since a branch', 'x.copy() if test'),
+    (no_chosen_in_loop, 'an array where a number is needed', 'the loop over the elements'),
     (no_two_names, 'lets change places', 'the same names'),
     (no_sum_of_rows, '`sum` of rows', 'x.sum(axis=0)'),
-    (no_two_ways, 'whose result is another array', 'y[:] = ...'),
     (no_try, 'Try', 'Test by `if`'),
     (no_with, 'With', 'pass arrays'),
     (no_lambda, 'Lambda', 'with `def` outside'),
@@ -1229,7 +1373,7 @@ REFUSED = [
     (no_dict, 'Dict', 'an array'),
     (no_dictcomp, 'DictComp', 'fill it in a loop'),
     (no_set, 'Set', 'truth values'),
-    (no_string, "'abc'", 'Use numbers'),
+    (no_string, 'the length of this', ''),
     (no_fstring, 'JoinedStr', 'Leave texts out'),
     (no_global_write, 'Global', 'Return it'),
     (no_nonlocal, 'FunctionDef', 'with `def` outside'),
@@ -1237,7 +1381,6 @@ REFUSED = [
     (no_import, 'Import', 'at the beginning of the file'),
     (no_recursion, 'calls itself', 'as a loop'),
     (no_starargs_def, '*args', 'plain parameters'),
-    (no_starargs_call, '*arguments', 'Write them out'),
     (no_kwonly, 'keyword-only', 'plain ones'),
     (no_starstar, '`dict`', 'an array'),
     (no_walrus_while, 'in the test of a loop', 'a statement of its own'),
@@ -1253,8 +1396,6 @@ REFUSED = [
     (no_inv, 'np.inv', 'adjit.linalg'),
     (no_det, 'np.det', 'adjit.linalg'),
     (no_star_unpack, 'a star', 'Write the items out'),
-    (no_for_else, '`else` of a loop', 'a flag'),
-    (no_while_else, '`else` of a loop', 'a flag'),
     (no_range_var_step, 'a step', 'Write -1, 1, 2, ...'),
     (no_counter_after, 'behind its loop', 'Set another name'),
     (no_yield, 'Yield', 'Fill an array'),
@@ -1264,7 +1405,6 @@ REFUSED = [
     (no_list_append, 'List', 'np.empty(n)'),
     (no_sort, 'np.sort', 'x[order[i]]'),
     (no_round_digits, '`round`', '10.0**n'),
-    (no_gamma, 'math.gamma', 'lgamma'),
     (no_fmod, 'math.fmod', 'x % y'),
     (no_fsum, 'math.fsum', 'np.sum'),
     (no_ldexp, 'math.ldexp', '2.0**n'),
@@ -1275,7 +1415,6 @@ REFUSED = [
     (no_complex2, '`complex`', 'imaginary part'),
     (no_print, '`print`', 'Return what'),
     (no_is_none, 'none', 'Pass numbers'),
-    (no_array_result_branch, 'after each branch', 'y[:] = ...'),
     (no_matmul_assign, '@=', 'x = x @ y'),
     (no_item, '`item`', 'Leave it out'),
     (no_random, 'np.rand', 'Draw outside'),

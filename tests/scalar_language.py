@@ -138,7 +138,7 @@ def arrays(x):
 
 def texts(x):
     s = "a"
-    return x
+    return x * len(s)
 
 
 def draws(x):
@@ -166,6 +166,6 @@ REFUSED = [
     (comprehends, "ListComp", "in a loop"), (matches, "Match", "if, elif, else"), (writes_global, "Global", "Return it"),
     (defines, "FunctionDef", "with `def` outside"), (imports, "Import", "at the beginning of the file"),
     (prints, "`print`", "Return what"), (raises, "raising an error", "math.nan"), (asserts, "an assertion", "math.nan"),
-    (arrays, "an array", "adjit.kernel"), (texts, "'a'", "Use numbers"), (draws, "np.rand", "Draw outside"),
+    (arrays, "an array", "adjit.kernel"), (texts, "the length of this", ""), (draws, "np.rand", "Draw outside"),
     (looks_up, "may raise", "for c in"), (recursive, "calls itself", "as a loop"), (gammas, "math.gamma", "lgamma"),
 ]

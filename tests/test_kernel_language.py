@@ -25,7 +25,19 @@ def test_what_is_right_as_plain_python():
     assert int(done.stdout) == len(kernel_language.RIGHT) >= 100
 
 
-@pytest.mark.parametrize("name", ["or2", "fancy_store", "mask_store", "zip_three", "logical"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "or2",
+        "fancy_store",
+        "mask_store",
+        "zip_three",
+        "logical",
+        "arrays_of_a_round",
+        "cross",
+        "sizes_of_a_side",
+    ],
+)
 def test_what_is_right_compiled(name):
     f = getattr(kernel_language, f"of_{name}")
     kernel_language.check(f, kernel_language.arguments(f))

@@ -101,8 +101,8 @@ class Expressions(Emitter):
     def on_Constant(self, e: ast.Constant, base: str) -> Value:
         if isinstance(e.value, (bool, int, float)):
             return e.value
-        if e.value is None:
-            return PythonObject(None)
+        if e.value is None or isinstance(e.value, str):
+            return PythonObject(e.value)
         if isinstance(e.value, complex):
             return self.reject(e, f"the constant {e.value!r}", OF_FUNCTIONS["complex"])
         return self.reject(e, f"the constant {e.value!r}", "use numbers")
@@ -193,16 +193,24 @@ class Expressions(Emitter):
         return result
 
     def _comparison(self, op: ast.cmpop, a: Value, b: Value, e: ast.Compare) -> Value:
+        words = [v.value for v in (a, b) if isinstance(v, PythonObject)]
+        are_texts = len(words) == 2 and all(isinstance(w, str) for w in words)
+        if are_texts and isinstance(op, (ast.Eq, ast.NotEq)):
+            return (words[0] == words[1]) is isinstance(op, ast.Eq)
         if type(op) in COMPARE:
             return self.apply(COMPARE[type(op)], [a, b], e, "t")
         negated = isinstance(op, (ast.NotIn, ast.IsNot))
         if isinstance(op, (ast.In, ast.NotIn)) and isinstance(b, TupleValue):
             found: Atom = False
             for item in b.items:
-                same = self.op("==", [self.atom(a, e), self.atom(item, e)], e)
+                same = self.atom(self._comparison(ast.Eq(), a, item, e), e)
+                if isinstance(same, bool):
+                    if same:
+                        return not negated
+                    continue
                 found = same if found is False else self.op("or", [found, same], e)
             if isinstance(found, bool):
-                return found is negated
+                return found is not negated
             return self.op("not", [found], e) if negated else found
         of_none = [isinstance(v, PythonObject) and v.value is None for v in (a, b)]
         if isinstance(op, (ast.Is, ast.IsNot)) and any(of_none):
@@ -249,12 +257,13 @@ class Expressions(Emitter):
         for part in (e.body, e.orelse):
             block = self.open_block(Suite("branch"))
             with self.conditionally():
-                value = self.expression(part)
-            sides.append(
-                (block, value if isinstance(value, TupleValue) else self.atom(value, part))
-            )
+                sides.append((block, self.settled(self.expression(part), part)))
             self.close_block(outer)
         (then, first), (orelse, second) = sides
+        array = self.choice(base, (first, second), (then, orelse), condition, e)
+        if array is not None:
+            self.emit(Branch(condition, then, orelse, []), e)
+            return array
         if isinstance(first, TupleValue) and isinstance(second, TupleValue):
             if len(first.items) != len(second.items):
                 self.reject(e, "a choice between tuples of different lengths")
@@ -357,6 +366,13 @@ class Expressions(Emitter):
         )
 
     def demand(self, condition: Atom, error: str, message: str, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    def choice(
+        self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], condition: Atom,
+        node: ast.AST,
+    ) -> ArrayView | None:  # fmt: skip
+        """An array of its own for `a if condition else b`, None where it cannot be one."""
         raise NotImplementedError
 
     def simple_call(self, f: Any, e: ast.Call, base: str) -> Value | None:
@@ -697,6 +713,8 @@ class Expressions(Emitter):
 
     def on_Attribute(self, e: ast.Attribute, base: str) -> Value:
         value = self.expression(e.value)
+        if isinstance(value, (str, int, float)) and e.attr in ("shape", "ndim"):
+            return TupleValue(()) if e.attr == "shape" else 0  # of np.asarray(number)
         if isinstance(value, (ArrayView, ArrayExpression)):
             match e.attr:
                 case "shape":
@@ -721,7 +739,7 @@ class Expressions(Emitter):
     def on_Call(self, e: ast.Call, base: str) -> Value:
         called = self.expression(e.func)
         if any(isinstance(a, ast.Starred) for a in e.args):
-            self.reject(e, "a call with *arguments", "write them out")
+            e = self._written_out(e)
         if isinstance(called, BoundMethod):
             return self._method(called, e)
         if not isinstance(called, PythonObject):
@@ -752,6 +770,24 @@ class Expressions(Emitter):
                 instead = "decorate the function by njit in place of vectorize, and call it for each element"
             self.reject(e, f"`{ast.unparse(e.func)}`", OF_FUNCTIONS.get(name, instead))
         return self._user_call(f, e)
+
+    def _written_out(self, e: ast.Call) -> ast.Call:
+        """A call whose `*arguments` have names of their own."""
+        args: list[ast.expr] = []
+        for a in e.args:
+            if not isinstance(a, ast.Starred):
+                args.append(a)
+                continue
+            value = self.expression(a.value)
+            if not isinstance(value, TupleValue):
+                self.reject(
+                    a, "a star before something that is no tuple", "pass the arguments one by one"
+                )
+            for k, item in enumerate(value.items):
+                name = f"star.{a.lineno}.{a.col_offset}.{k}"
+                self.environment[name] = item
+                args.append(ast.copy_location(ast.Name(name, ast.Load()), a))
+        return ast.copy_location(ast.Call(e.func, args, e.keywords), e)
 
     def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
         if e.keywords:
@@ -787,6 +823,8 @@ class Expressions(Emitter):
             self.reject(e, f"keyword arguments of np.{name}", OF_FUNCTIONS.get(name, _LOOP))
         if name in OF_FUNCTIONS and name != "where" and f not in _REDUCTION_NAMES:
             self.reject(e, f"the function np.{name}", OF_FUNCTIONS[name])
+        if name == "cross" and len(e.args) == 2:
+            return self._cross(e)
         args = self._operands(list(e.args))
         if f in _REDUCTION_NAMES:
             if len(args) != 1:
@@ -817,6 +855,23 @@ class Expressions(Emitter):
                 return ArrayView(a.name, a.dtype, a.dims, a.axes[::-1])
         instead = OF_FUNCTIONS.get(name, "write it as a loop, or as a function of your own")
         return self.reject(e, f"the function np.{name}", instead)
+
+    def _cross(self, e: ast.Call) -> Value:
+        """The product of two vectors of three elements, also of written ones."""
+        arrays: list[Value] = []
+        for node in e.args:
+            if isinstance(node, (ast.List, ast.Tuple)):
+                value: Value = self.make([len(node.elts)], None, "f8", node, "t")
+                assert isinstance(value, ArrayView)
+                for k, element in enumerate(node.elts):
+                    self.store(value.name, self.place(value, [k], node), self.number(element), node)
+            else:
+                value = self.settled(self.expression(node), node)
+            if not isinstance(value, ArrayView) or value.ndim != 1:
+                self.reject(node, "np.cross of this", "give it two vectors of three elements")
+            arrays.append(value)
+        self.demand_float64([v for v in arrays if isinstance(v, ArrayView)], e)
+        return self.run(library.cross11, arrays, e, is_library=True)
 
     def reduction(self, name: str, value: Value, e: ast.AST) -> Value:
         if not isinstance(value, (ArrayView, ArrayExpression)):

@@ -29,12 +29,10 @@ def rounds(reader: Expressions, s: LeavingFor) -> list[ast.stmt]:
         counter = f"at.{s.lineno}.{s.col_offset}"
         loop = LeavingFor(
             ast.Name(counter, ast.Store()), _call("range", found.length),
-            [_assignment(s, found.item(ast.Name(counter, ast.Load()))), *s.body], s.orelse,
+            [_assignment(s, found.item(ast.Name(counter, ast.Load()))), *s.body], [],
         )  # fmt: skip
         loop.flag = s.flag
         return [placed(loop, s)]
-    if s.orelse:
-        reader.reject(s, "`else` of a loop", "use a flag")
     if found.count > MOST_ITEMS:
         reader.reject(s.iter, f"a loop over more than {MOST_ITEMS} items of a tuple",
                       "pass them as an array")  # fmt: skip

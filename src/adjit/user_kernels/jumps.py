@@ -1,4 +1,4 @@
-"""`break`, `continue` and early `return` as flags and nested branches.
+"""`break`, `continue`, early `return` and the `else` of a loop as flags and nested branches.
 
 What follows a branch that always leaves goes into its other side. A flag is set only where control may
 go on behind a branch or not; a loop keeps one `break`, at the end of a round, for the flag it is left by.
@@ -32,7 +32,7 @@ def may_jump(statements: Sequence[ast.stmt]) -> bool:
     return any(
         isinstance(s, (ast.Return, ast.Break, ast.Continue))
         or (isinstance(s, ast.If) and (may_jump(s.body) or may_jump(s.orelse)))
-        or (isinstance(s, (ast.For, ast.While)) and may_return(s.body))
+        or (isinstance(s, (ast.For, ast.While)) and (may_return(s.body) or may_jump(s.orelse)))
         for s in statements
     )
 
@@ -45,7 +45,7 @@ def _may_break(statements: Sequence[ast.stmt]) -> bool:
     return any(
         isinstance(s, (ast.Break, ast.Return))
         or (isinstance(s, ast.If) and (_may_break(s.body) or _may_break(s.orelse)))
-        or (isinstance(s, (ast.For, ast.While)) and may_return(s.body))
+        or (isinstance(s, (ast.For, ast.While)) and (may_return(s.body) or _may_break(s.orelse)))
         for s in statements
     )
 
@@ -64,9 +64,10 @@ def always_returns(statements: Sequence[ast.stmt]) -> bool:
             return True
         if isinstance(s, ast.If) and always_returns(s.body) and always_returns(s.orelse):
             return True
-        forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and s.test.value
-        if forever and isinstance(s, ast.While) and not _breaks_out(s.body):
-            return True
+        if isinstance(s, (ast.For, ast.While)) and not _breaks_out(s.body):
+            forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and s.test.value
+            if forever or always_returns(s.orelse):
+                return True
     return False
 
 
@@ -74,6 +75,7 @@ def _breaks_out(statements: Sequence[ast.stmt]) -> bool:
     return any(
         isinstance(s, ast.Break)
         or (isinstance(s, ast.If) and (_breaks_out(s.body) or _breaks_out(s.orelse)))
+        or (isinstance(s, (ast.For, ast.While)) and _breaks_out(s.orelse))
         for s in statements
     )
 
@@ -119,11 +121,11 @@ class Jumps:
                     )
                     out.append(_branch(s, body, orelse))
                 case ast.For() | ast.While():
-                    out += self._loop(s)
-                    if may_return(s.body):
-                        again = ast.Return(ast.Name(RESULT, ast.Load()))
-                        left = placed(ast.If(ast.Name(DONE, ast.Load()), [placed(again, s)], []), s)
-                        return out + self._block([left, *rest], leave, skip)
+                    own = self._flag("leave.") if _may_break(s.body) else None
+                    out += self._loop(s, own)
+                    behind = self._behind(s, own)
+                    if behind:
+                        return out + self._block([*behind, *rest], leave, skip)
                 case _:
                     out.append(s)
         return out
@@ -147,17 +149,27 @@ class Jumps:
         behind = placed(ast.If(ast.Name(own, ast.Load()), skipped, following), s)
         return [_set(own, False, s), _branch(s, body, other), behind]
 
-    def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
-        own = self._flag("leave.") if _may_break(s.body) else None
+    def _behind(self, s: ast.For | ast.While, own: str | None) -> list[ast.stmt]:
+        """What follows a loop: it was left by `return`, or not left and has an `else`."""
+        behind: list[ast.stmt] = []
+        if may_return(s.body):
+            again = ast.Return(ast.Name(RESULT, ast.Load()))
+            behind.append(placed(ast.If(ast.Name(DONE, ast.Load()), [placed(again, s)], []), s))
+        if s.orelse and own:
+            ended = ast.UnaryOp(ast.Not(), ast.Name(own, ast.Load()))
+            behind.append(placed(ast.If(ended, s.orelse, []), s))
+        return behind if own else [*behind, *s.orelse]
+
+    def _loop(self, s: ast.For | ast.While, own: str | None) -> list[ast.stmt]:
         out: list[ast.stmt] = [_set(own, False, s)] if own else []
         if may_return(s.body):
             out.append(_set(DONE, False, s))
         body = self._block(s.body, own, None)
         loop: LeavingFor | LeavingWhile
         if isinstance(s, ast.For):
-            loop = LeavingFor(s.target, s.iter, body, s.orelse)
+            loop = LeavingFor(s.target, s.iter, body, [])
         else:
-            loop = LeavingWhile(s.test, body, s.orelse)
+            loop = LeavingWhile(s.test, body, [])
         loop.flag = own
         return [*out, placed(loop, s)]
 

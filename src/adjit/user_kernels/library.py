@@ -157,6 +157,16 @@ def outer11(a, b):
     return c
 
 
+def cross11(a, b):
+    assert a.shape[0] == 3, "np.cross takes vectors of three elements"
+    assert b.shape[0] == 3, "np.cross takes vectors of three elements"
+    c = np.empty(3)
+    c[0] = a[1] * b[2] - a[2] * b[1]
+    c[1] = a[2] * b[0] - a[0] * b[2]
+    c[2] = a[0] * b[1] - a[1] * b[0]
+    return c
+
+
 def linspace(first, last, count):
     c = np.empty(count)
     for i in range(count):

@@ -176,6 +176,8 @@ class NumpyFunctions(Expressions):
             dtype = e.args[1]
         if not isinstance(given, (ast.List, ast.Tuple)):
             value = self.expression(given)
+            if f is np.asarray and dtype is None and isinstance(value, (str, int, float)):
+                return value  # an array without axes is a number
             if dtype is not None or not isinstance(value, (ArrayView, ArrayExpression)):
                 return None
             return self.copied(value, e) if f is np.array else self.settled(value, e)
@@ -198,7 +200,7 @@ class NumpyFunctions(Expressions):
         made = self.make(shape, None, kind, e, base)
         for k, v in enumerate(values):
             at: list[Atom] = [k // int(shape[1]), k % int(shape[1])] if rows else [k]
-            self.store(made.name, at, v, e)
+            self.store(made.name, self.place(made, at, e), v, e)
         return made
 
     def _arange(self, bounds: list[Atom], e: ast.AST) -> Value:

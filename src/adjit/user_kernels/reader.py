@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NoReturn
 
 from .. import config
 from .advice import OF_NODES
+from .choices import Side, chosen
 from .expressions import may_have_rows
 from .for_each import rounds
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
@@ -79,6 +81,7 @@ class FunctionReader(NumpyFunctions):
         super().__init__()
         self.alias: dict[str, str] = {}
         self.returned: set[str] = set()  # arrays
+        self.frozen: set[str] = set()  # arrays that have two names since a branch
         self.runs_parallel = False
 
     def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
@@ -420,26 +423,53 @@ class FunctionReader(NumpyFunctions):
         condition = self.number(s.test)
         if isinstance(condition, (bool, int, float)):  # known while reading
             return self._statements(s.body if condition else s.orelse)
-        outer, around = self.block, self.environment
-        sides: list[tuple[Suite, dict[str, Value]]] = []
-        for part in (s.body, s.orelse):
-            block = self.open_block(Suite("branch"))
-            self.environment = dict(around)
-            self.open_blocks.append(block)
-            self._statements(part)
-            self.open_blocks.pop()
-            self.close_block(outer)
-            sides.append((block, self.environment))
+        around = self.environment
+        then, orelse = (self._side(part, around) for part in (s.body, s.orelse))
         self.environment = around
-        (then, first), (orelse, second) = sides
         results: list[tuple[str, Atom, Atom]] = []
-        for name in {**first, **second}:
-            a, b = first.get(name, UNDEFINED), second.get(name, UNDEFINED)
-            self.environment[name] = self._join(name, a, b, results)
-        self.emit(Branch(condition, then, orelse, results), s)
+        for name in {**then.environment, **orelse.environment}:
+            a, b = (side.environment.get(name, UNDEFINED) for side in (then, orelse))
+            choose = partial(chosen, self, sides=(then, orelse), condition=condition, node=s)
+            self.environment[name] = self._join(name, a, b, results, choose)
+        self.emit(Branch(condition, then.block, orelse.block, results), s)
         return None
 
-    def _join(self, name: str, a: Value, b: Value, results: list[tuple[str, Atom, Atom]]) -> Value:
+    def _side(self, statements: Sequence[ast.stmt], around: dict[str, Value]) -> Side:
+        outer, hoisted = self.block, len(self.hoisted)
+        block = self.open_block(Suite("branch"))
+        self.environment = dict(around)
+        self.open_blocks.append(block)
+        self._statements(statements)
+        self.open_blocks.pop()
+        self.close_block(outer)
+        return self.side(block, hoisted)
+
+    def side(self, block: Suite, hoisted: int) -> Side:
+        made = [item for _, item in walk(block)] + self.hoisted[hoisted:]
+        makes = {item.dst: item for item in made if isinstance(item, Make)}
+        return Side(block, self.environment, makes)
+
+    def choice(
+        self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], condition: Atom,
+        node: ast.AST,
+    ) -> ArrayView | None:  # fmt: skip
+        sides = tuple([self.side(block, len(self.hoisted)) for block in blocks])
+        return chosen(self, base, arrays, (sides[0], sides[1]), condition, node)
+
+    def store(
+        self, array: str, index: list[Atom], value: Atom, node: ast.AST, adds: bool = False
+    ) -> None:
+        if self.frozen and self._root(array) in map(self._root, self.frozen):
+            self.reject(
+                node, "a write into an array that has another name since a branch chose it",
+                "copy it where it is chosen: y = x.copy() if test else z.copy()",
+            )  # fmt: skip
+        super().store(array, index, value, node, adds)
+
+    def _join(
+        self, name: str, a: Value, b: Value, results: list[tuple[str, Atom, Atom]],
+        choose: Callable[[str, tuple[Value, Value]], Value | None],
+    ) -> Value:  # fmt: skip
         """What a name stands for behind a branch."""
         if a is b or (type(a) is type(b) and not isinstance(a, float) and a == b):
             return a
@@ -454,10 +484,13 @@ class FunctionReader(NumpyFunctions):
                 return Unreadable(name, "is another tuple after each branch")
             return TupleValue(
                 tuple(
-                    self._join(f"{name}{k}", x, y, results)
+                    self._join(f"{name}{k}", x, y, results, choose)
                     for k, (x, y) in enumerate(zip(xs, ys, strict=True))
                 )
             )
+        array = choose(name, (a, b))
+        if array is not None:
+            return array
         for value in (a, b):
             if not isinstance(value, (str, int, float, _Unassigned)):
                 if UNDEFINED in (a, b):
@@ -478,8 +511,6 @@ class FunctionReader(NumpyFunctions):
                 pass
             case _:
                 return self._statements(rounds(self, s))
-        if s.orelse:
-            self.reject(s, "`else` of a loop", "use a flag")
         bounds = [self.number(a) for a in args]
         start: Atom = bounds[0] if len(bounds) > 1 else 0
         stop = bounds[0] if len(bounds) == 1 else bounds[1]
@@ -497,8 +528,6 @@ class FunctionReader(NumpyFunctions):
         return None
 
     def do_While(self, s: LeavingWhile) -> None:
-        if s.orelse:
-            self.reject(s, "`else` of a loop", "use a flag")
         self._loop(s, "while", "", (0, 0, 1))
 
     def _loop(

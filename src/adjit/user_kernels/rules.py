@@ -43,6 +43,7 @@ RULES: dict[str, list[str | None]] = {
     "np.hypot": ["{g} * {0} / {r}", "{g} * {1} / {r}"],
     "math.erf": ["{g} * 1.1283791670955126 * np.exp(-{0} * {0})"],
     "math.erfc": ["-{g} * 1.1283791670955126 * np.exp(-{0} * {0})"],
+    "math.gamma": ["{g} * {r} * digamma({0})"],
     "math.lgamma": ["{g} * digamma({0})"],
     "digamma": ["{g} * trigamma({0})"],
     "trigamma": ["-2.0 * {g} * zeta(3.0, {0})"],

@@ -18,6 +18,7 @@ from numba import types
 
 from ..kernels.language import abi
 from ..schedule.jit import kernel_files
+from .advice import OF_FUNCTIONS
 from .forward_mode import tangent_of
 from .generated import GeneratedFile, digest_of_room, file_of
 from .reader import FunctionReader
@@ -280,6 +281,8 @@ class ScalarReader(FunctionReader):
     def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
         if function == "float32":
             self.reject(e, "np.float32", "it computes in the dtype of its operands: write float(x)")
+        if function == "math.gamma":  # which kernels have not
+            self.reject(e, "`math.gamma`", OF_FUNCTIONS["gamma"])
         return super()._scalar_call(function, e, base)
 
 
