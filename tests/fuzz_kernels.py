@@ -168,8 +168,10 @@ class Program:
             self.add(f"{self.array()}[{self.index()}] {r.choice(['+=', '-=', '*=', '/='])} {by}")
         elif c < 0.57:
             self.add(f"z[{self.index()}, {self.index()}] = {self.atom()} * {self.number()}")
-        elif c < 0.66:
+        elif c < 0.63:
             self.arrays()
+        elif c < 0.66:
+            self.chosen()
         elif c < 0.69:
             self.add("m += 1")
         elif c < 0.72:
@@ -211,6 +213,33 @@ class Program:
             first, second = self.lines.pop().strip().split("; ")
             self.add(first)
             self.add(second)
+
+    def chosen(self):
+        """An array that a branch chooses, read and now and then written behind it."""
+        r = self.r
+        self.names += 1
+        v = f"v{self.names}"
+
+        def made():
+            n = 5 if self.loops or r.random() < 0.8 else 4
+            return r.choice(
+                [f"np.tanh({self.whole(n)})", f"smooth({self.array()})", f"0.5 * ({self.whole(n)})"]
+            )
+
+        if r.random() < 0.3:
+            self.add(f"{v} = {made()} if {self.condition()} else {made()}")
+        else:
+            self.add(f"if {self.condition()}:")
+            self.add(f"    {v} = {made()}")
+            if r.random() < 0.3:
+                self.add(f"    {self.number()} = {v}[{r.randrange(4)}] * {self.atom()}")
+            self.add("else:")
+            self.add(f"    {v} = {made()}")
+        if r.random() < 0.4:
+            self.add(f"{v}[{r.randrange(4)}] {r.choice(['=', '+='])} {self.atom()}")
+        if r.random() < 0.5:
+            self.add(f"{self.array()}[1:] += 0.2 * {v}[:4]")
+        self.add(f"c = math.sin(np.sum({v}) + {v}[{r.randrange(4)}])")
 
     def block(self, count):
         self.depth += 1
@@ -261,6 +290,9 @@ class Program:
         self.block(r.randint(1, 4))
         self.counters.pop()
         self.loops -= 1
+        if r.random() < 0.2:
+            self.add("else:")
+            self.block(r.randint(1, 2))
 
     def steps(self):
         """A loop whose rounds write arrays, as stages of a step, whole or in parts, and read them then."""

@@ -1307,6 +1307,22 @@ def of_arrays_of_a_round(x, y):
     return s
 
 
+def smoothed(v):
+    r = np.empty_like(v)
+    for i in range(len(v)):
+        r[i] = 0.5 * v[i] + 0.3 * v[i - 1] * v[i]
+    return r
+
+
+def of_arrays_in_expressions_of_a_loop(x, y):
+    s = 0.0
+    for i in range(3):
+        z = smoothed(x) if x[i] > 0.5 else 0.5 * y
+        if x[i] > 0.1 and smoothed(z)[i] > 0.1:
+            s += z[i] * (smoothed(y)[i] if z[i] > 0.3 else 2.0)
+    return s
+
+
 def of_sizes_of_a_side(x, y):
     if x[0] > 0.2:
         z = x[1:4] * 2.0

@@ -223,8 +223,10 @@ class Expressions(Emitter):
             is_and = isinstance(e.op, ast.And)
             outer = self.block
             inner = self.open_block(Suite("branch"))
+            self.open_blocks.append(inner)
             with self.conditionally():
                 value = self.number(node)
+            self.open_blocks.pop()
             self.close_block(outer)
             if isinstance(result, (bool, int, float)):  # known while reading
                 if bool(result) is is_and:
@@ -252,15 +254,17 @@ class Expressions(Emitter):
         condition = self.number(e.test)
         if isinstance(condition, (bool, int, float)):
             return self.expression(e.body if condition else e.orelse, base)
-        outer = self.block
+        outer, hoisted = self.block, len(self.hoisted)
         sides: list[tuple[Suite, Value]] = []
         for part in (e.body, e.orelse):
             block = self.open_block(Suite("branch"))
+            self.open_blocks.append(block)
             with self.conditionally():
                 sides.append((block, self.settled(self.expression(part), part)))
+            self.open_blocks.pop()
             self.close_block(outer)
         (then, first), (orelse, second) = sides
-        array = self.choice(base, (first, second), (then, orelse), condition, e)
+        array = self.choice(base, (first, second), (then, orelse), hoisted, condition, e)
         if array is not None:
             self.emit(Branch(condition, then, orelse, []), e)
             return array
@@ -369,10 +373,13 @@ class Expressions(Emitter):
         raise NotImplementedError
 
     def choice(
-        self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], condition: Atom,
-        node: ast.AST,
+        self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], hoisted: int,
+        condition: Atom, node: ast.AST,
     ) -> ArrayView | None:  # fmt: skip
-        """An array of its own for `a if condition else b`, None where it cannot be one."""
+        """An array of its own for `a if condition else b`, None where it cannot be one.
+
+        `hoisted`: how many arrays of loops there were before.
+        """
         raise NotImplementedError
 
     def simple_call(self, f: Any, e: ast.Call, base: str) -> Value | None:

@@ -450,11 +450,11 @@ class FunctionReader(NumpyFunctions):
         return Side(block, self.environment, makes)
 
     def choice(
-        self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], condition: Atom,
-        node: ast.AST,
+        self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], hoisted: int,
+        condition: Atom, node: ast.AST,
     ) -> ArrayView | None:  # fmt: skip
-        sides = tuple([self.side(block, len(self.hoisted)) for block in blocks])
-        return chosen(self, base, arrays, (sides[0], sides[1]), condition, node)
+        sides = (self.side(blocks[0], hoisted), self.side(blocks[1], hoisted))
+        return chosen(self, base, arrays, sides, condition, node)
 
     def store(
         self, array: str, index: list[Atom], value: Atom, node: ast.AST, adds: bool = False
