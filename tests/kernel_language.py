@@ -7,6 +7,7 @@
 # ruff: noqa
 # fmt: off
 
+import collections
 import functools
 import inspect
 import math
@@ -26,6 +27,9 @@ TUP = (1.0, 2.0, 3.0)
 LIST = [1.0, 2.0]
 TABLE = {"a": 2.0}
 G = 2.0
+
+
+Root = collections.namedtuple("Root", "root calls")
 
 
 class Settings:
@@ -1033,7 +1037,7 @@ def no_range_var_step(x):
     return s
 
 
-def no_counter_after(x):
+def of_counter_after(x):
     for i in range(3):
         if x[i] > 100.0:
             break
@@ -1307,6 +1311,47 @@ def of_arrays_of_a_round(x, y):
     return s
 
 
+def steps_until(x, limit):
+    status = 1
+    if x[0] > limit:
+        itr = 0
+    else:
+        for itr in range(5):
+            if x[itr] > limit:
+                status = 0
+                itr += 1
+                break
+    return itr, status
+
+
+def of_counter_set_in_its_loop(x):
+    n, status = steps_until(x, 0.7)
+    m, other = steps_until(x, 0.2)
+    for j in range(2):
+        for i in range(1, 6, 2):
+            if x[i] > 0.9:
+                break
+        n += i
+    return x[n % 6] * (n + 1) + x[m] * x[0] + status + 2 * other
+
+
+def root_of(x, a):
+    for i in range(20):
+        new = 0.5 * (x + a / x)
+        if abs(new - x) < 1e-12:
+            break
+        x = new
+    if i > 30:
+        return Root(x, 0)
+    return Root(new, calls=i)
+
+
+def of_named_tuple(x):
+    r = root_of(1.0, x[0] * x[1])
+    p = Root(calls=x[2], root=2.0) if x[3] > 0.1 else Root(1.0, x[4])
+    return r.root * p.calls + r[0] + 0.0 * r.calls
+
+
 def smoothed(v):
     r = np.empty_like(v)
     for i in range(len(v)):
@@ -1413,7 +1458,6 @@ REFUSED = [
     (no_det, 'np.det', 'adjit.linalg'),
     (no_star_unpack, 'a star', 'Write the items out'),
     (no_range_var_step, 'a step', 'Write -1, 1, 2, ...'),
-    (no_counter_after, 'behind its loop', 'Set another name'),
     (no_yield, 'Yield', 'Fill an array'),
     (no_async, 'no function made with `def`', 'Define it with `def`'),
     (no_class, 'ClassDef', 'arrays'),

@@ -27,6 +27,7 @@ from .values import (
     TupleValue,
     Unreadable,
     Value,
+    fields_of_both,
 )
 from .vocabulary import BINARY, COMPARE, FUNCTIONS, HARMLESS, TESTS
 
@@ -276,7 +277,7 @@ class Expressions(Emitter):
                 for x, y in zip(first.items, second.items, strict=True)
             ]
             self.emit(Branch(condition, then, orelse, results), e)
-            return TupleValue(tuple([dst for dst, _, _ in results]))
+            return TupleValue(tuple([dst for dst, _, _ in results]), fields_of_both(first, second))
         a, b = self.atom(first, e.body), self.atom(second, e.orelse)
         if all(isinstance(i, Apply) and i.function in HARMLESS for i in then.items + orelse.items):
             outer.items += then.items + orelse.items
@@ -740,6 +741,8 @@ class Expressions(Emitter):
             if found is MISSING:
                 self.reject(e, f"`{ast.unparse(e)}`, which is not there,")
             return self.constant(found, e)
+        if isinstance(value, TupleValue) and e.attr in value.fields:
+            return value.items[value.fields.index(e.attr)]
         instead = "leave it out" if e.attr == "item" else ""
         return self.reject(e, f"the attribute `{e.attr}` of a number or tuple", instead)
 
@@ -770,6 +773,8 @@ class Expressions(Emitter):
             self.reject(e, "the length of this")
         if (getattr(f, "__module__", None) or "").partition(".")[0] == "numpy":
             return self._numpy_call(f, e, base)
+        if isinstance(f, type) and issubclass(f, tuple) and hasattr(f, "_fields"):
+            return self._named_tuple(f, e)
         if not hasattr(python_function(f), "__code__"):
             name = str(getattr(f, "__name__", type(f).__name__))
             instead = "write it as a loop, or as a function of your own"
@@ -964,6 +969,14 @@ class Expressions(Emitter):
             return found
         instead = OF_FUNCTIONS.get(m.name, _LOOP)
         return self.reject(e, f"the method `{m.name}` with these arguments", instead)
+
+    def _named_tuple(self, kind: Any, e: ast.Call) -> TupleValue:
+        given = dict(zip(kind._fields, e.args, strict=False))
+        given |= {k.arg: k.value for k in e.keywords if k.arg is not None}
+        if len(e.args) + len(e.keywords) != len(given) or set(given) != set(kind._fields):
+            self.reject(e, f"a `{kind.__name__}` of these", "give it each of its fields once")
+        items = [self.settled(self.expression(given[name]), given[name]) for name in kind._fields]
+        return TupleValue(tuple(items), kind._fields)
 
     def _user_call(self, f: Function, e: ast.Call) -> Value:
         values = [self.settled(self.expression(a), a) for a in e.args]

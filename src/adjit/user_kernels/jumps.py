@@ -85,9 +85,33 @@ class Jumps:
 
     def __init__(self) -> None:
         self.count = 0
+        self.kept: set[str] = set()  # counters that are read behind their loops, or set in them
 
     def rewrite(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        for s in statements:
+            self._find_kept(s, frozenset())
         return self._block(statements, None, None)
+
+    def _find_kept(self, node: ast.AST, inside: frozenset[str]) -> None:
+        """`inside`: the counters of the loops around."""
+        match node:
+            case ast.For(ast.Name(counter), over, body, orelse):
+                if any(
+                    isinstance(n, ast.Name) and n.id == counter and isinstance(n.ctx, ast.Store)
+                    for s in body
+                    for n in ast.walk(s)
+                ):
+                    self.kept.add(counter)
+                for part in (over, *orelse):
+                    self._find_kept(part, inside)
+                for s in body:
+                    self._find_kept(s, inside | {counter})
+            case ast.Name(name, ast.Load()):
+                if name not in inside:
+                    self.kept.add(name)
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    self._find_kept(child, inside)
 
     def _flag(self, base: str) -> str:
         self.count += 1
@@ -167,7 +191,12 @@ class Jumps:
         body = self._block(s.body, own, None)
         loop: LeavingFor | LeavingWhile
         if isinstance(s, ast.For):
-            loop = LeavingFor(s.target, s.iter, body, [])
+            target = s.target
+            if isinstance(target, ast.Name) and target.id in self.kept:
+                name = f"round.{s.lineno}.{s.col_offset}"
+                body = [placed(ast.Assign([target], ast.Name(name, ast.Load())), s), *body]
+                target = ast.Name(name, ast.Store())
+            loop = LeavingFor(target, s.iter, body, [])
         else:
             loop = LeavingWhile(s.test, body, [])
         loop.flag = own

@@ -40,6 +40,7 @@ from .values import (
     Unreadable,
     Value,
     _Unassigned,
+    fields_of_both,
 )
 from .vocabulary import BINARY
 
@@ -486,7 +487,8 @@ class FunctionReader(NumpyFunctions):
                 tuple(
                     self._join(f"{name}{k}", x, y, results, choose)
                     for k, (x, y) in enumerate(zip(xs, ys, strict=True))
-                )
+                ),
+                fields_of_both(a, b),
             )
         array = choose(name, (a, b))
         if array is not None:
@@ -588,10 +590,7 @@ class FunctionReader(NumpyFunctions):
             final = self.environment.get(name, UNDEFINED)
             after[name] = self._carry_out(name, starts[name], final, by_name)
         if target:
-            after[target] = Unreadable(
-                target, "is read behind its loop, where it may not be set",
-                "set another name in the loop, and before it",
-            )  # fmt: skip
+            after.pop(target, None)  # a name of the reader's, or one that nobody reads any more
         self.environment = after
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)

@@ -80,6 +80,7 @@ class ArrayExpression:
 @dataclass(frozen=True)
 class TupleValue:
     items: tuple[Value, ...]
+    fields: tuple[str, ...] = ()  # of a named tuple
 
 
 @dataclass(frozen=True)
@@ -125,3 +126,9 @@ Value = (
 
 def is_array(value: Value) -> bool:
     return isinstance(value, (ArrayView, ArrayExpression))
+
+
+def fields_of_both(a: Value, b: Value) -> tuple[str, ...]:
+    """The names of a tuple's items behind a branch that gives one of two."""
+    found = {v.fields for v in (a, b) if isinstance(v, TupleValue)}
+    return found.pop() if len(found) == 1 else ()
