@@ -91,6 +91,27 @@ def test_exporting_one_of_two_that_share_a_value():
     assert y.grad.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_another_thread_reads_what_is_being_exported(monkeypatch):
+    x, read = T.tensor([1.0, 2.0]) * 2, []
+    own = scheduling.own
+
+    def interrupted(value, spec):
+        read.append(x + 1)
+        return own(value, spec)
+
+    monkeypatch.setattr(scheduling, "own", interrupted)
+    array = x.numpy()
+    array[0] = 5
+    assert read[0].tolist() == [3.0, 5.0]
+    assert x.tolist() == [5.0, 4.0]
+
+
+def test_a_value_that_nobody_else_reads_is_exported_without_a_copy():
+    x = T.tensor([1.0, 2.0]) * 2
+    address = x.storage.value.address if x.sum().item() else None
+    assert x.numpy().ctypes.data == address
+
+
 def test_a_long_chain_is_settled_on_the_way():
     total = T.zeros(())
     for _ in range(5000):

@@ -784,12 +784,7 @@ class Tensor(TensorBase):
             value = scheduling.value_of(storage)
             if not storage.shared:
                 scheduling.compute_readers(value)
-                storage.value = None
-                try:
-                    storage.value = scheduling.own(value, storage.spec)
-                finally:
-                    if storage.value is None:
-                        storage.value = value
+                storage.value = scheduling.own(value, storage.spec)
 
     def _values(self) -> np.ndarray[Any, Any]:
         """A NumPy array on the current bytes, for reading at once and not for keeping."""

@@ -314,8 +314,8 @@ def compute_readers(value: Any) -> None:
 
 
 def own(value: Any, spec: Any) -> Any:
-    """`value` of a storage itself if only the caller holds it and its bytes may be written, else a copy: they
-    will be shared outside."""
+    """`value` of a storage itself if only that and the caller hold it and its bytes may be written, else a
+    copy: they will be shared outside. Meanwhile it stays in the storage, which other threads may read."""
     if _refcount(value) <= _OWN and not getattr(value.address, "read_only", False):
         return value
     return copy_of(value, spec.nbytes, spec.device)
@@ -331,8 +331,9 @@ def copy_of(value: Any, nbytes: int, place: device) -> Any:
 
 
 def _calibrate_own() -> int:
-    """The reference count that `own` sees for a value that its caller alone holds in a variable."""
-    value = object()
+    """The reference count that `own` sees for a value that a storage and its caller's variable hold."""
+    storage = [object()]
+    value = storage[0]
     return _count_argument(value)
 
 
