@@ -109,6 +109,9 @@ def test_random_fills_the_range():
     assert set(T.zeros(100).random_(-1, 1).tolist()) == {-1.0, 0.0}
     assert T.zeros(SIZE, dtype=T.uint8).random_().max().item() == 255
     assert T.zeros(SIZE, dtype=T.int8).random_().min().item() == 0
+    low, high = T.zeros(SIZE, dtype=T.int8).random_(-128, None).aminmax()
+    assert (low.item(), high.item()) == (-128, 127)
+    assert T.zeros(SIZE).random_(2**24 - 1, None).min().item() == 2**24 - 1
     follows(T.zeros(SIZE).random_() / 2**24, stats.uniform())
 
 
@@ -378,6 +381,13 @@ def functional(L):
         lambda L: L.ones(2).int().exponential_(1),
         lambda L: L.ones(2).uniform_(2, 1),
         lambda L: L.ones(2).int().uniform_(),
+        lambda L: L.ones(2).uniform_(-4e38, 1),
+        lambda L: L.ones(2).uniform_(0, float("inf")),
+        lambda L: L.ones(2).uniform_(float("nan"), 1),
+        lambda L: L.ones(2).uniform_(-3.4e38, 3.4e38),
+        lambda L: L.ones(2).double().uniform_(-1e308, 1e308),
+        lambda L: L.ones(2, dtype=L.int8).random_(-300, 300),
+        lambda L: L.ones(2, dtype=L.bool).random_(-5, -2),
         lambda L: L.ones(2).normal_(0, -1),
         lambda L: L.ones(2).int().normal_(),
         lambda L: L.ones(2).random_(3, 3),

@@ -107,6 +107,15 @@ def draw_uniform(
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
         )
+    largest = dtypes.finfo(kind).max
+    for name, bound in (("from", low), ("to", high)):
+        if not abs(bound) <= largest:
+            raise RuntimeError(f"{name} is out of bounds for {kind.row.c}")
+    if high - low > largest:
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{kind.legacy}>::max(), but found to={high:g} "
+            f"and from={low:g} which result in to-from to exceed the limit"
+        )
     single = kind.row.digits <= dtypes.float32.row.digits
     return drawn(
         kernels.uniform_single if single else kernels.uniform_double, shape, kind,
@@ -142,10 +151,10 @@ def draw_integers(
             f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         )
     largest = largest_of(kind)
-    if high - 1 > largest:
-        raise RuntimeError(f"to - 1 is out of bounds for {kind.row.c}")
-    if low < (-largest - 1 if kind.kind in "if" else 0):
-        raise RuntimeError(f"from is out of bounds for {kind.row.c}")
+    least = -largest - 1 if kind.kind in "if" else 0
+    for name, bound in (("from", low), ("to - 1", high - 1)):
+        if not least <= bound <= largest:
+            raise RuntimeError(f"{name} is out of bounds for {kind.row.c}")
     limit = high - low
     words = low, signed(limit)
     return drawn(kernels.integers, shape, kind, kernels.PAIRS, words, generator, place)

@@ -58,15 +58,18 @@ def normal_over(
     return draw_normal(x.shape, x.dtype, float(mean), float(std), generator, x.device)
 
 
+NOT_GIVEN: Any = ...  # the other end of `random_`, which is None where there is no end
+
+
 @export(public=False, name="random", inplace=True)
 @operation("RandomBackward0")
 def integers_over(
-    x: Tensor, from_: int | None = None, to: int | None = None, *,
+    x: Tensor, from_: int | None = None, to: int | None = NOT_GIVEN, *,
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Fill with whole numbers of [from, to), of [0, from) where only one is given, else of all that fit.
 
-    Returns this tensor. Not differentiable.
+    Where `to` is None, from `from` on. Returns this tensor. Not differentiable.
 
     Raises:
         RuntimeError: if the range is empty, or the dtype cannot hold it.
@@ -75,12 +78,13 @@ def integers_over(
         >>> adjit.zeros(3).random_(0, 10, generator=adjit.Generator().manual_seed(0))
         tensor([3., 9., 0.])
     """
+    last = last_exact(x.dtype)
     if from_ is None:
-        low, high = 0, last_exact(x.dtype) + 1
-    elif to is None:
+        low, high = 0, last + 1
+    elif to is NOT_GIVEN:
         low, high = 0, int(from_)
     else:
-        low, high = int(from_), int(to)
+        low, high = int(from_), last + 1 if to is None else int(to)
     return draw_integers(x.shape, x.dtype, low, high, generator, x.device)
 
 
