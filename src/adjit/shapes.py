@@ -203,13 +203,12 @@ def wrap_dim(dim: int, ndim: int) -> int:
 
     Raises:
         IndexError: with PyTorch's text, if there is no such axis (a 0-d tensor has axis 0 and -1).
-        TypeError: if `dim` is no integer.
+        TypeError: if `dim` is no integer; a bool is none, as where `keepdim` was meant.
     """
-    if not isinstance(dim, int):
-        try:
-            dim = dim.__index__()
-        except AttributeError:
-            raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
+    if dim.__class__ is not int:
+        if not is_int(dim):
+            raise TypeError(f"dim must be an int, not {type(dim).__name__}")
+        dim = operator.index(dim)
     n = max(ndim, 1)
     if not -n <= dim < n:
         raise IndexError(
@@ -222,7 +221,7 @@ def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
     """Non-negative axes, each at most once; None and () mean all."""
     if dims is None:
         return tuple(range(ndim))
-    if is_int(dims):
+    if is_int(dims) or not hasattr(dims, "__iter__"):
         return (wrap_dim(dims, ndim),)
     wrapped = tuple(wrap_dim(d, ndim) for d in dims)
     for d in wrapped:
@@ -241,11 +240,15 @@ def shape_of(args: Any) -> Size:
         args = args[0] if getattr(args[0], "ndim", 1) else args  # a number may be a tensor
     if args.__class__ is Size:
         return args
-    try:
-        return Size([a if a.__class__ is int else a.__index__() for a in args])
-    except AttributeError:
-        kinds = ", ".join(type(a).__name__ for a in args)
-        raise TypeError(f"expected sizes as ints or one sequence of ints, got ({kinds})") from None
+    return Size([a if a.__class__ is int else _size(a, args) for a in args])
+
+
+def _size(value: Any, among: Any) -> int:
+    """One of some sizes, which is no int itself."""
+    if not is_int(value):
+        kinds = ", ".join(type(a).__name__ for a in among)
+        raise TypeError(f"expected sizes as ints or one sequence of ints, got ({kinds})")
+    return operator.index(value)
 
 
 def listed(*names: str, after: int | None = None) -> Callable[[_F], _F]:
@@ -332,7 +335,7 @@ def an_int(function: str, name: str, position: int, value: Any) -> int:
     Raises:
         TypeError: with PyTorch's text.
     """
-    if not hasattr(value, "__index__"):
+    if not is_int(value):
         raise TypeError(
             f"{function}(): argument '{name}' (position {position}) must be int, not "
             f"{type(value).__name__}"
@@ -341,15 +344,19 @@ def an_int(function: str, name: str, position: int, value: Any) -> int:
 
 
 def is_int(value: Any) -> bool:
-    """Whether an argument is one whole number; NumPy's and 0-d tensors are."""
-    return isinstance(value, int) or (hasattr(value, "__index__") and not getattr(value, "ndim", 0))
+    """Whether an argument is one whole number; NumPy's and 0-d tensors are, bools are not."""
+    return value.__class__ is int or (
+        hasattr(value, "__index__")
+        and value.__class__ is not bool
+        and not getattr(value, "ndim", 0)
+    )
 
 
 def some_ints(value: Any) -> list[int]:
     """The numbers of an argument that is one or several."""
     if is_int(value):
-        return [value.__index__()]
-    return [v.__index__() for v in value]
+        return [operator.index(value)]
+    return [operator.index(v) for v in value]
 
 
 def for_each(value: Any, count: int) -> Shape:

@@ -12,7 +12,7 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
 from ..kernels.ops import shape as kernels
-from ..shapes import Shape, numel
+from ..shapes import Shape, an_int, numel
 from ..tensor import Tensor
 from . import creation, layouts
 from .reduce import GRAIN
@@ -45,7 +45,7 @@ def pad(
         >>> F.pad(adjit.tensor([1., 2.]), (1, 2))
         tensor([0., 1., 2., 0., 0.])
     """
-    widths = tuple(int(p) for p in pad)
+    widths = tuple([an_int("pad", "pad", 2, p) for p in pad])
     if len(widths) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(widths) > 2 * input.ndim:

@@ -57,7 +57,13 @@ def return_type(name: str, fields: str) -> Any:
 
 
 def reduced_shape(shape: Shape, axes: Shape, keepdim: bool) -> Shape:
-    """The shape after a reduction."""
+    """The shape after a reduction.
+
+    Raises:
+        TypeError: if `keepdim` is an int, as where a second axis was meant.
+    """
+    if keepdim.__class__ is int:
+        raise TypeError("argument 'keepdim' must be bool, not int")
     if keepdim:
         return tuple(1 if d in axes else n for d, n in enumerate(shape))
     return tuple(n for d, n in enumerate(shape) if d not in axes)

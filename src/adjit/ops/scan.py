@@ -10,7 +10,7 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
 from ..kernels.ops import scan as kernels
-from ..shapes import Shape, numel, numpy_names, wrap_dim
+from ..shapes import Shape, an_int, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .reduce import GRAIN, return_type, sum_dtype
 
@@ -361,6 +361,7 @@ def diff(
     axis = wrap_dim(dim, input.ndim)
     check_joins(input, prepend, axis)
     check_joins(input, append, axis)
+    n = an_int("diff", "n", 2, n)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
     given, parts = input, [part for part in (prepend, input, append) if part is not None]

@@ -265,8 +265,8 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     d = wrap_dim(dim, tensor.ndim)
     total = tensor.shape[d]
-    if hasattr(split_size_or_sections, "__index__"):
-        size = split_size_or_sections.__index__()
+    if is_int(split_size_or_sections) or not hasattr(split_size_or_sections, "__iter__"):
+        size = an_int("split", "split_size", 2, split_size_or_sections)
         if size < 0:
             raise RuntimeError(
                 f"split expects split_size be non-negative, but got split_size={size}"
@@ -281,7 +281,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         else:
             sizes = [min(size, total - k) for k in range(0, total, size)] or [0]
         return _parts(tensor, sizes, d, "SplitBackward0")
-    sizes = [int(s) for s in split_size_or_sections]
+    sizes = [an_int("split", "split_sizes", 2, s) for s in split_size_or_sections]
     if sum(sizes) != total or any(s < 0 for s in sizes):
         raise RuntimeError(
             f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size "
@@ -367,7 +367,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         base, extra = divmod(total, sections)
         cuts = [base * k + min(k, extra) for k in range(1, sections)]
     else:
-        cuts = [slice(None, int(k)).indices(total)[1] for k in indices_or_sections]
+        numbers = [an_int("tensor_split", "indices", 2, k) for k in indices_or_sections]
+        cuts = [slice(None, k).indices(total)[1] for k in numbers]
     parts = []
     start = 0
     for stop in [*cuts, total]:

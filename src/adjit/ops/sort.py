@@ -386,6 +386,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         tensor(2.)
     """
     no_bool("kthvalue_cpu", input)
+    k = an_int("kthvalue", "k", 2, k)
     axis = wrap_dim(dim, input.ndim)
     check_not_empty("kthvalue", input, (axis,))
     if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
