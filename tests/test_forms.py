@@ -31,6 +31,15 @@ NAMED = {
     "atan2": lambda T, x: T.atan2(x, other=x + 1),
     "searchsorted": lambda T, x: T.searchsorted(x[0], self=1.5),
 }
+
+
+def into(T, place, make):
+    """What a call leaves around a part of a tensor that is its `out`."""
+    x = T.zeros(4, 3, dtype=T.float64)
+    make(place(x))
+    return x
+
+
 FUNCTIONS = {
     "fill": lambda T, x: T.fill(x, 3),
     "fill_": lambda T, x: T.fill_(x.clone(), 3),
@@ -49,6 +58,24 @@ FUNCTIONS = {
     "any of no axes": lambda T, x: T.any(x > 0, dim=()),
 }
 CREATED = {
+    "arange into columns": lambda T: into(T, lambda x: x[:, 1:], lambda out: T.arange(8, out=out)),
+    "range into columns": lambda T: into(T, lambda x: x[:, 1:], lambda out: T.range(0, 7, out=out)),
+    "linspace into columns": lambda T: into(
+        T, lambda x: x[:, 1:], lambda out: T.linspace(0, 1, 8, out=out)
+    ),
+    "logspace into columns": lambda T: into(
+        T, lambda x: x[:, 1:], lambda out: T.logspace(0, 1, 8, out=out)
+    ),
+    "sums into a smaller part": lambda T: into(
+        T, lambda x: x[1, :0], lambda out: T.add(T.ones(2, 3), 1, out=out)
+    ),
+    "sums into a larger part": lambda T: into(
+        T, lambda x: x[1:], lambda out: T.add(T.ones(5), 1, out=out)
+    ),
+    "arrays": lambda T: T.asarray(np.arange(3)) + T.asarray(np.float32(2)),
+    "bytes": lambda T: T.asarray(bytearray(b"abcd"), dtype=T.uint8),
+    "bytes of floats": lambda T: T.asarray(np.arange(3, dtype=np.float32).data),
+    "lists": lambda T: T.asarray([[1, 2]], dtype=T.float64, requires_grad=True),
     "linspace of whole numbers": lambda T: T.linspace(-2.5, 7, 9, dtype=T.int32),
     "logspace of whole numbers": lambda T: T.logspace(4.3, 7, 3, base=2, dtype=T.uint8),
     "arange of int32": lambda T: T.arange(1.0, 5.000001, 2.0, dtype=T.int32),
@@ -64,6 +91,13 @@ CREATED = {
     "an empty index": lambda T: T.gather(T.ones(3), 0, T.tensor([])),
 }
 REFUSED = {
+    "lists to be shared": lambda T, x: T.asarray([1, 2], copy=False),
+    "numbers to be shared": lambda T, x: T.asarray(np.float32(1), copy=False),
+    "another dtype to be shared": lambda T, x: T.asarray(x, dtype=T.float64, copy=False),
+    "an array of another dtype": lambda T, x: T.asarray(np.ones(2), dtype=T.float32, copy=False),
+    "gradients of whole numbers": lambda T, x: T.asarray([1, 2], requires_grad=True),
+    "fewer strides than sizes": lambda T, x: x.new_empty_strided((2,), ()),
+    "negative strides": lambda T, x: T.empty_strided((2,), (-1,)),
     "another dtype": lambda T, x: T.zeros(2, dtype=T.float32, out=T.ones(2, dtype=T.int64)),
     "half a number below": lambda T, x: T.full((2,), -128.5, dtype=T.int8),
     "ends that are no numbers": lambda T, x: T.linspace(x[0], x[1], 3),
@@ -181,3 +215,33 @@ def test_views_of_what_is_written_later_with_gaps_in_memory(base: str, view: str
         (seen * T.arange(float(seen.numel())).reshape(seen.shape)).sum().backward()
         found.append((seen.tolist(), w.grad.tolist()))
     assert found[0] == found[1]
+
+
+def test_asarray_shares_what_it_can() -> None:
+    for library in (adjit, torch):
+        array, data = np.ones(2), bytearray(b"ab")
+        tensors = library.asarray(array), library.asarray(data, dtype=library.uint8)
+        copies = library.asarray(array, copy=True), library.asarray(tensors[0], copy=True)
+        array[0], data[0] = 5, 122
+        assert [t.tolist() for t in tensors] == [[5, 1], [122, 98]]
+        assert [t.tolist() for t in copies] == [[1, 1], [1, 1]]
+        assert library.asarray(tensors[0]) is tensors[0]
+        assert not library.asarray(copies[0]).requires_grad
+        assert library.asarray(copies[0], requires_grad=True).is_leaf
+        history = copies[0] * 2
+        assert library.asarray(history, requires_grad=True).grad_fn is history.grad_fn
+        assert not library.asarray(history, requires_grad=False).requires_grad
+        assert library.asarray(DLPack(tensors[0].detach())).tolist() == [5, 1]
+
+
+class DLPack:
+    """What shows its memory in one way alone."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()

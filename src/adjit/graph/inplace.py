@@ -28,6 +28,7 @@ from .node import (
     NewTensor,
     Node,
     Retained,
+    Spec,
     TensorBase,
     dense_spec,
 )
@@ -336,21 +337,36 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
                 UserWarning,
                 stacklevel=3,
             )
-        fresh = _fresh_like(out, made.shape)
-        adopt(fresh, made if made.dtype is out.dtype else made.to(out.dtype))
-        storage, spec = fresh.storage, fresh.spec
-        out.storage, out.counter, out.spec, out.offset, out.view_of = (
-            storage,
-            storage,
-            spec,
-            0,
-            None,
-        )
+        resize(out, dense_spec(made.shape, out.dtype, out.device), made)
         return out
     with_dtype = made if made.dtype is out.dtype else made.to(out.dtype)
     return adopt(out, with_dtype)
 
 
-def _fresh_like(t: TensorBase, shape: Size) -> NewTensor:
-    """A tensor of another shape with memory of its own."""
-    return primitives.empty(dense_spec(shape, t.dtype, t.device))
+def resize(t: TensorBase, spec: Spec, made: TensorBase | None = None) -> None:
+    """Lay a tensor out otherwise, on the same memory, which grows where it is too small; and write `made`.
+
+    Raises:
+        RuntimeError: if larger memory is needed and others look at it.
+    """
+    storage, itemsize = t.storage, spec.dtype.itemsize
+    length, room = t.offset + spec.extent, storage.nbytes // itemsize
+    if not spec.numel or length <= room:
+        if made is not None:
+            adopt(record.make_tensor(storage, spec, t.offset, t.counter), made)
+        t.spec = spec
+        return
+    if storage.shared:
+        raise RuntimeError("Trying to resize storage that is not resizable")
+    whole = primitives.empty(dense_spec(Size((length,)), spec.dtype, spec.device)).storage
+    if room:
+        old = dense_spec(Size((room,)), spec.dtype, spec.device)
+        adopt(record.make_tensor(whole, old), record.make_tensor(storage, old).clone())
+    counter = write.counter_of(t)
+    version = counter.version
+    if made is not None:
+        adopt(record.make_tensor(whole, spec, t.offset), made)
+        version += 1
+        counter.call_site = errors.user_call_site()
+    value = whole.value
+    storage.value, storage.spec, t.spec, counter.version = value, whole.spec, spec, version

@@ -37,7 +37,7 @@ from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word
-from ..shapes import Size, an_int, checked_shape, is_dense, is_int, listed
+from ..shapes import Size, an_int, checked_shape, is_dense, is_int, listed, shape_of
 from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
 from .exchange import from_cuda_array_interface
@@ -423,9 +423,6 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     return tensor(data, dtype=dtype, device=device)
 
 
-asarray = as_tensor
-
-
 def scalar_tensor(
     value: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
@@ -605,7 +602,17 @@ def empty_strided(
     formats.check_layout("empty_strided", layout)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     place = devices.check(device)
-    spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind, place)
+    shape, strides = checked_shape((size,)), tuple(shape_of((stride,)))
+    if len(shape) != len(strides):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
+            f"({len(strides)})"
+        )
+    if min(strides, default=0) < 0:
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(shape)} and strides={list(strides)}"
+        )
+    spec = spec_of(shape, strides, kind, place)
     whole = spec if is_dense(spec.shape, spec.strides) else dense_spec((spec.extent,), kind, place)
     made = record.make_tensor(record.make_storage(fresh_node(whole), whole), spec)
     return _finish(made, requires_grad, pin_memory=pin_memory)
@@ -732,7 +739,7 @@ def arange(
     _check_step(start, end, step)
     count = max(0, math.ceil(length / stride))
     made = _ramp(count, start, step, kind, devices.check(device))
-    return _done(made, requires_grad, device, out)
+    return _row(made, requires_grad, device, out)
 
 
 @export
@@ -765,7 +772,7 @@ def range(
         start, end, step = (int(v) for v in (start, end, step))
     _check_step(start, end, step)
     made = _ramp(int((end - start) / step) + 1, start, step, kind, place_of(device, out))
-    return _done(made, requires_grad, device, out)
+    return _row(made, requires_grad, device, out)
 
 
 def _check_finite(start: Any, end: Any) -> None:
@@ -783,6 +790,13 @@ def _check_step(start: Any, end: Any, step: Any) -> None:
 def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
     finished = _finish(write.placed(made, place_of(device, out)), requires_grad)
     return finished if out is None else _into(out, finished)
+
+
+def _row(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
+    """A vector, which an `out` with as many elements takes in its own shape."""
+    if out is not None and out.numel() == made.numel():
+        made = made.view(out.shape)
+    return _done(made, requires_grad, device, out)
 
 
 def place_of(device: Any, out: Any) -> devices.device:
@@ -823,7 +837,7 @@ def linspace(
         tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
     made = _spaced("linspace", start, end, steps, kind_of(dtype, out), 0.0, place_of(device, out))
-    return _done(made, requires_grad, device, out)
+    return _row(made, requires_grad, device, out)
 
 
 @export
@@ -842,7 +856,7 @@ def logspace(
     made = _spaced(
         "logspace", start, end, steps, kind_of(dtype, out), float(base), place_of(device, out)
     )
-    return _done(made, requires_grad, device, out)
+    return _row(made, requires_grad, device, out)
 
 
 def _spaced(
@@ -918,7 +932,6 @@ for _function in (
     zeros_like, ones_like, empty_like, full_like,
 ):  # fmt: skip
     export(_function)
-export(name="asarray")(asarray)
 
 
 # ----- legacy constructors -----

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, formats
+from .. import devices, dtypes, formats
 from ..dtypes import dtype as Dtype
-from ..graph import inplace, record
+from ..graph import inplace
 from ..graph.export import add_method, export
-from ..graph.node import dense_spec, spec_of
+from ..graph.node import spec_of
 from ..graph.primitives import from_array
-from ..shapes import Size, checked_shape
+from ..shapes import checked_shape
 from ..tensor import Tensor
-from .creation import empty, from_numpy
+from .creation import _finish, as_tensor, from_numpy
+from .exchange import from_dlpack
 
 
 def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
@@ -47,29 +48,12 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     shape = checked_shape(size)
-    old, cell = self.spec, self.storage
+    old = self.spec
     if shape == old.shape and memory_format is None:
         return self
     strides = formats.strides_in(shape, memory_format or formats.contiguous_format)
-    spec = spec_of(shape, strides, old.dtype, old.device)
-    room = cell.nbytes // old.dtype.itemsize
-    if spec.numel and self.offset + spec.extent > room:
-        _grow(self, self.offset + spec.extent)
-    self.spec = spec
+    inplace.resize(self, spec_of(shape, strides, old.dtype, old.device))
     return self
-
-
-def _grow(t: Tensor, length: int) -> None:
-    """Give the storage of a tensor memory for so many elements, the first of which it has already."""
-    cell, kind, place = t.storage, t.spec.dtype, t.spec.device
-    if cell.shared:
-        raise RuntimeError("Trying to resize storage that is not resizable")
-    room = cell.nbytes // kind.itemsize
-    whole = empty(length, dtype=kind, device=place)
-    if room:
-        flat = record.make_tensor(cell, dense_spec(Size((room,)), kind, place))
-        inplace.adopt(whole[:room], flat.clone())
-    cell.value, cell.spec = whole.storage.value, whole.storage.spec
 
 
 add_method("resize_", resize_)
@@ -184,3 +168,80 @@ def frombuffer(
     else:
         made = from_numpy(array)
     return made.requires_grad_() if requires_grad else made
+
+
+@export
+def asarray(
+    obj: Any,
+    *,
+    dtype: Dtype | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Make a tensor of anything: on the memory of tensors, arrays and buffers where it can be.
+
+    Args:
+        obj: a tensor, an array, an object with DLPack or with bytes to show (which are read as `dtype`, or
+            the default one), a number, or nested sequences of numbers.
+        dtype: of the elements; that of `obj` unless given.
+        device: where they are to lie; where they are, or for what has no memory of its own the CPU.
+        copy: True for memory of its own, False for an error where it would be needed.
+        requires_grad: whether the result needs gradients; as `obj` does unless given, which keeps its history.
+
+    Raises:
+        ValueError: if `copy` is False and the elements cannot stay where they are.
+        RuntimeError: if gradients are asked for a dtype that cannot have them.
+
+    Example:
+        >>> data = bytearray(b"abc")
+        >>> x = adjit.asarray(data, dtype=adjit.uint8)
+        >>> data[0] = 122
+        >>> x
+        tensor([122,  98,  99], dtype=adjit.uint8)
+    """
+    if isinstance(obj, Tensor):
+        found = obj
+    elif isinstance(obj, np.generic):
+        if copy is False:
+            raise RuntimeError(
+                "can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. "
+            )
+        return _with_gradients(as_tensor(obj, dtype, device), requires_grad)
+    elif isinstance(obj, np.ndarray):
+        found = from_numpy(obj)
+    elif hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
+        found = from_dlpack(obj)
+    elif _has_bytes(obj):
+        found = frombuffer(obj, dtype=dtype or dtypes.get_default_dtype())
+    elif copy is False:
+        raise ValueError("can't alias arbitrary sequence into a tensor.")
+    else:
+        return _with_gradients(as_tensor(obj, dtype, device), requires_grad)
+    kind, place = dtype or found.dtype, found.device if device is None else devices.check(device)
+    if copy is False and place != found.device:
+        raise ValueError(f"can't alias tensor from device '{found.device}' to '{place}'.")
+    if copy is False and kind is not found.dtype:
+        raise ValueError(
+            f"can't alias tensor with dtype '{found.dtype.legacy}' into dtype '{kind.legacy}'."
+        )
+    made = found.to(place, kind)
+    if copy and made.storage is found.storage:
+        made = made.clone()
+    return _with_gradients(made, requires_grad)
+
+
+def _with_gradients(made: Tensor, requires_grad: bool | None) -> Tensor:
+    """A tensor that needs gradients or has no history, where either is asked for."""
+    if requires_grad is None or requires_grad == made.requires_grad:
+        return made
+    return _finish(made, True) if requires_grad else made.detach()
+
+
+def _has_bytes(obj: Any) -> bool:
+    """Whether an object shows its memory to others."""
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
