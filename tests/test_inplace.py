@@ -1329,3 +1329,20 @@ def test_what_goes_wrong_elsewhere_is_raised_before_shared_memory_is_written():
             wrong.tolist()
     x.add_(1.0)
     assert mine.all()
+
+
+@pytest.mark.parametrize("name", ["mul_", "div_", "pow_", "remainder_", "atan2_", "copysign_"])
+def test_an_operand_of_a_wider_dtype_keeps_what_was_there(name):
+    for part in (slice(None), slice(1, None)):
+        x = T.tensor([0.5, 1.5, 2.5], requires_grad=True)
+        y = T.tensor([0.7, 1.1, 3.0], dtype=T.float64, requires_grad=True)
+        written, plain = x * 1.5, (x * 1.5)[part]
+        getattr(written[part], name)(y[part])
+        wanted = getattr(plain, name[:-1])(y[part]).float()
+        for found, other in zip(
+            T.autograd.grad(written[part].square().sum(), [x, y]),
+            T.autograd.grad(wanted.square().sum(), [x, y]),
+            strict=True,
+        ):
+            assert found.dtype is other.dtype
+            assert found.tolist() == pytest.approx(other.tolist(), rel=1e-6)

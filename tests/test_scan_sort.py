@@ -98,6 +98,8 @@ def test_gradients_of_cumprod_with_zeros() -> None:
     x = np.array([[1.0, 0.0, 3.0, 2.0], [0.0, 2.0, 0.0, 5.0], [2.0, 3.0, 4.0, 0.0]])
     agree_in_gradients(lambda T, t: t.cumprod(1), x)
     agree_in_gradients(lambda T, t: t.cumprod(0), x)
+    single = x.astype(np.float32)
+    agree_in_gradients(lambda T, t: t.cumprod(0, dtype=T.float64), single, rtol=1e-5)
 
 
 # ---------------------------------------------------------------- sorting

@@ -118,6 +118,8 @@ def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTenso
                     f"result type {made.spec.dtype.legacy} can't be cast to the desired output "
                     f"type {spec.dtype.legacy}"
                 )
+            if made.fn is not None:
+                _keep_old_value(t, made.fn)
             made = made.to(spec.dtype)
         if not overlap:
             write.refuse_overlapping(spec)

@@ -100,6 +100,7 @@ def cumprod_axis(x: Tensor, axis: int, dtype: DType) -> Tensor:
 def _(g, x, axis):  # type: ignore[no-untyped-def]
     if x.ndim == 0 or x.numel() == 0:
         return g
+    x = x.to(g.dtype)
     return exclusive_product(x, axis) * reversed_recurrence(x, g, axis)
 
 
