@@ -58,6 +58,12 @@ FUNCTIONS = {
     "any of no axes": lambda T, x: T.any(x > 0, dim=()),
 }
 CREATED = {
+    "numbers with axes": lambda T: T.tensor([T.ones(1), T.ones(1, 1), T.tensor(2.0), 3]),
+    "pairs of numbers with axes": lambda T: T.tensor([(T.tensor([1.5]), T.tensor([2]))]),
+    "a row that is a tensor": lambda T: T.tensor([[1, 2], T.ones(2)]),
+    "rows that are arrays": lambda T: T.tensor([np.ones(1), np.ones(1)]),
+    "nothing along an axis": lambda T: T.cat([T.zeros(0), T.zeros(0)], 1),
+    "what keeps its dtype": lambda T: T.Tensor(T.tensor([1, 2])),
     "arange into columns": lambda T: into(T, lambda x: x[:, 1:], lambda out: T.arange(8, out=out)),
     "range into columns": lambda T: into(T, lambda x: x[:, 1:], lambda out: T.range(0, 7, out=out)),
     "linspace into columns": lambda T: into(
@@ -91,6 +97,16 @@ CREATED = {
     "an empty index": lambda T: T.gather(T.ones(3), 0, T.tensor([])),
 }
 REFUSED = {
+    "tensors of several elements in a list": lambda T, x: T.tensor([x, x]),
+    "more elements than there are": lambda T, x: T.zeros(1).copy_(x[0]),
+    "more columns than there are": lambda T, x: T.zeros(2, 1).copy_(x),
+    "more axes than there are": lambda T, x: T.zeros(3).copy_(x[:1]),
+    "a number from a vector": lambda T, x: T.zeros(()).copy_(x[0]),
+    "places as floats": lambda T, x: T.nonzero(x, out=T.zeros(2)),
+    "places as a tuple into one": lambda T, x: T.nonzero(
+        x, as_tuple=True, out=T.zeros(2, dtype=T.int64)
+    ),
+    "bytes behind an offset": lambda T, x: T.frombuffer(bytearray(20), dtype=T.float32, offset=3),
     "lists to be shared": lambda T, x: T.asarray([1, 2], copy=False),
     "numbers to be shared": lambda T, x: T.asarray(np.float32(1), copy=False),
     "another dtype to be shared": lambda T, x: T.asarray(x, dtype=T.float64, copy=False),

@@ -113,7 +113,7 @@ def tensor(
     Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
 
     Raises:
-        ValueError: on ragged sequences.
+        ValueError: on rows of different lengths, and on tensors of several elements among others: `stack` them.
         TypeError: on what is no number.
         RuntimeError: if gradients are asked for a dtype that cannot have them.
 
@@ -270,9 +270,12 @@ def _sample(values: list[Any]) -> Any:
 
 
 def _is_sequence(value: Any) -> bool:
+    """Whether a value is several; a tensor among others is one number, whatever axes it has."""
     if isinstance(value, (str, bytes)):
         raise TypeError(f"new(): invalid data type '{type(value).__name__}'")
-    if record.is_tensor(value) or isinstance(value, np.ndarray):
+    if record.is_tensor(value):
+        return False
+    if isinstance(value, np.ndarray):
         return value.ndim > 0
     return hasattr(value, "__len__") and hasattr(value, "__getitem__")
 
@@ -280,19 +283,18 @@ def _is_sequence(value: Any) -> bool:
 def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None:
     if depth == len(shape):
         if _is_sequence(data):
-            raise ValueError(
-                f"expected a number at dim {depth}, got a sequence: the data is ragged"
-            )
-        if (
-            not isinstance(data, (numbers.Number, np.generic))
-            and not record.is_tensor(data)
-            and not (isinstance(data, np.ndarray))
-        ):
+            raise TypeError(f"expected a number at dim {depth}, got a sequence: the data is ragged")
+        if record.is_tensor(data):
+            if data.numel() != 1:
+                raise ValueError("only one element tensors can be converted to Python scalars")
+        elif not isinstance(data, (numbers.Number, np.generic, np.ndarray)):
             raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
         if isinstance(data, complex):
             raise dtypes.unsupported(dtypes.complex64)
         values.append(data)
         return
+    if record.is_tensor(data) and data.ndim:
+        data = list(data)
     if not _is_sequence(data):
         raise TypeError(
             f"expected a sequence of length {shape[depth]} at dim {depth} (got {type(data).__name__})"
@@ -959,7 +961,10 @@ def legacy_tensor(
 
 
 def _constructed(cls: type[Tensor], *args: Any, **kwargs: Any) -> Any:
-    made = legacy_tensor(args, kwargs, dtypes.get_default_dtype())
+    kind = dtypes.get_default_dtype()
+    if len(args) == 1 and record.is_tensor(args[0]):  # which keeps its dtype
+        kind = args[0].dtype
+    made = legacy_tensor(args, kwargs, kind)
     return made if type(made) is cls else made.as_subclass(cls)
 
 

@@ -120,7 +120,9 @@ def checked_join(
                 f"zero-dimensional tensor (at position {position}) cannot be concatenated"
             )
     kind = promoted(found)
-    parts = [t for t in found if t.shape != (0,)] or found[:1]
+    parts = [t for t in found if t.shape != (0,)]
+    if not parts:  # whatever the axis is
+        return None, 0, (0,) * len(found), kind
     axis = wrap_dim(dim, parts[0].ndim)
     first = parts[0].shape
     for t in parts[1:]:

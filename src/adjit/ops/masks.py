@@ -68,9 +68,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
                 [3]])
     """
     if out is not None:
-        if as_tuple and isinstance(out, Tensor):
-            raise TypeError(
-                "nonzero() received an invalid combination of arguments - got out= with as_tuple=True"
+        if as_tuple:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
+        if isinstance(out, Tensor) and out.dtype is not dtypes.int64:
+            raise RuntimeError(
+                "nonzero: Expected out tensor to have scalar type Long but got scalar type"
+                f"{out.dtype.legacy}"
             )
         return write_out("nonzero", out, nonzero(input))
     refuse_traced("nonzero", input)

@@ -143,8 +143,8 @@ def frombuffer(
         )
     if count < 0 and (length - offset) % size:
         raise ValueError(
-            f"buffer length ({length} bytes) after offset ({offset} bytes) must be a multiple of element "
-            f"size ({size})"
+            f"buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of "
+            f"element size ({size})"
         )
     number = (length - offset) // size if count < 0 else count
     if offset + number * size > length:
