@@ -179,6 +179,12 @@ def test_weighted_random_sampler():
     counts = Counter(T.utils.data.WeightedRandomSampler([0.0, 1.0, 3.0], 4000, generator=generator))
     assert set(counts) == {1, 2}
     assert 2.5 < counts[2] / counts[1] < 3.6
+    begun = [iter(T.utils.data.WeightedRandomSampler([1.0] * 50, 50)) for _ in range(2)]
+    drawn = []
+    for numbers in begun:  # which are drawn when the first is asked for
+        T.manual_seed(0)
+        drawn.append(list(numbers))
+    assert drawn[0] == drawn[1]
     without = T.utils.data.WeightedRandomSampler([0.1, 1.0, 3.0], 3, replacement=False)
     assert sorted(without) == [0, 1, 2]
     assert len(without) == 3
