@@ -427,6 +427,31 @@ def test_index_select():
         agree_in_error(call, numbers(3, 4))
 
 
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_index_reduce(reduce: str, include: bool) -> None:
+    x, rows = numbers(3, 4), numbers(3, 4) + 0.5
+    rows[1] = 0
+    how = {"reduce": reduce, "include_self": include}
+    for call in (
+        lambda T, x, r: x.index_reduce(0, index(T, 2, 0, 2), r, **how),
+        lambda T, x, r: x.t().index_reduce(1, index(T, 1, 1, 0), r.t(), **how),
+        lambda T, x, r: x.clone().index_reduce_(-2, index(T, 0, 0, 1), r, **how),
+        lambda T, x, r: x[0, 0].index_reduce(0, index(T, 0), r[0, 0], **how),
+    ):
+        agree(call, x, rows)
+        agree_in_gradients(call, x, rows, order=1)
+    whole = lambda T, x, r: x.index_reduce(0, index(T, 0, 0, 1), r, **how)  # noqa: E731
+    agree(lambda T, x, r: x.index_reduce(0, index(T, 2, 0, 2).int(), r, **how), x, rows)
+    agree(whole, (x * 9).astype(np.int64), (rows * 9).astype(np.int64))
+    if include and reduce != "mean":
+        agree(whole, x > 0, rows > 0)
+    each = lambda t, r: t.index_reduce(0, adjit.tensor([2, 0]), r, **how)  # noqa: E731
+    many, slices = adjit.tensor(numbers(5, 3, 4)), adjit.tensor(numbers(5, 2, 4))
+    wanted = adjit.stack([each(t, r) for t, r in zip(many, slices, strict=True)])
+    np.testing.assert_array_equal(adjit.vmap(each)(many, slices), wanted)
+
+
 def test_index_add_copy_fill():
     x, rows = numbers(3, 4), numbers(2, 4)
     two = lambda T: index(T, 2, 0)  # noqa: E731
@@ -447,6 +472,12 @@ def test_index_add_copy_fill():
         lambda T, x: x.index_add(0, index(T, 0, 1), x[:2, :3]),
         lambda T, x: x.index_add(0, index(T, 0, 1), x[:2].int()),
         lambda T, x: x.index_add(0, T.tensor([[0, 1]]), x[:2]),
+        lambda T, x: x.index_reduce(0, index(T, 0, 1), x, "prod"),
+        lambda T, x: x.index_reduce(0, index(T, 0, 1), x[:2, :3], "prod"),
+        lambda T, x: x.index_reduce(0, index(T, 0, 1), x[:2].int(), "prod"),
+        lambda T, x: x.index_reduce(0, T.tensor([[0, 1]]), x[:2], "prod"),
+        lambda T, x: x.index_reduce(0, T.ones(2), x[:2], "prod"),
+        lambda T, x: x.index_reduce(0, index(T, 0, 1), x[:2], "sum"),
         lambda T, x: x.index_copy(0, index(T, 0, 5), x[:2]),
         lambda T, x: x.index_copy(0, index(T, 0, -1), x[:2]),
         lambda T, x: x.index_copy(0, index(T, 0, 1), x),

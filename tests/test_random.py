@@ -116,6 +116,8 @@ def test_random_fills_the_range():
 
 
 def test_geometric_and_bernoulli():
+    whole = T.empty(3, dtype=T.int64)
+    assert T.bernoulli(T.tensor([0.0, 1.0, 1.0]), out=whole).tolist() == [0, 1, 1]
     x = T.zeros(SIZE, dtype=T.float64).geometric_(0.3).numpy()
     counts = np.bincount(x.astype(int).clip(max=9), minlength=10)[1:]
     expected = SIZE * np.append(0.3 * 0.7 ** np.arange(8), 0.7**8)

@@ -114,7 +114,7 @@ METHODS = {
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
-    "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ nonzero_static
+    "Parts and rows": """as_strided_scatter index nonzero_static
         sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes""",
     "What PyTorch uses itself or has no longer": """hash_tensor dim_order grad_dtype module_load name reinforce
         volatile _make_wrapper_subclass""",

@@ -208,6 +208,8 @@ T.dstack([{x}, {s}]); T.row_stack([{x}, {s}]); T.column_stack([{x}, {s}]); {x}.r
 {x}.scatter({dim}, {grid}, {number}); {x}.scatter({dim}, {grid}, {s}); {x}.scatter_add({dim}, {grid}, {s})
 {x}.scatter_reduce({dim}, {grid}, {s}, {joining}, include_self={flag})
 {x}.index_add({dim}, {places}, {slices}); {x}.index_add({dim}, {places}, {slices}, alpha={factor})
+{x}.index_reduce({dim}, {places}, {slices}, "prod", include_self={flag})
+{x}.index_reduce({dim}, {places}, {slices}, "amax", include_self={flag})
 {x}.index_copy({dim}, {own_places}, {slices}); {x}.index_fill({dim}, {places}, {number})
 {x}.index_put(({first_places},), {value}, accumulate={flag}); {x}.put({own_flat_places}, {fills_flat})
 {x}.masked_scatter({mask}, {s}); {x2}.diagonal_scatter({diagonal_values})

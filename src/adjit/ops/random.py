@@ -367,7 +367,7 @@ def bernoulli(
         raise NotImplementedError(
             f"\"bernoulli_tensor_cpu_p_\" not implemented for '{input.dtype.legacy}'"
         )
-    return made if out is None else writing.write_out("bernoulli", out, made)
+    return made if out is None else writing.write_out("bernoulli", out, made.to(out.dtype))
 
 
 # --------------------------------------------------------------------------- multinomial

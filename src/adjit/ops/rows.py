@@ -14,7 +14,7 @@ from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
 from .arithmetic import checked_alpha
-from .grids import gather, scatter, scatter_add
+from .grids import gather, scatter, scatter_add, scatter_join
 from .index import put, read
 from .tables import (
     IN_BRACKETS,
@@ -101,6 +101,43 @@ def along(index: Tensor, dim: int, others: Sequence[int]) -> Tensor:
     return lead.expand(*others[:dim], index.numel(), *others[dim:])
 
 
+def checked_rows(
+    name: str, input: Tensor, dim: int, index: Tensor, source: Tensor
+) -> tuple[Tensor, int, Tensor, Tensor]:
+    """What `axis_and_index` gives, and the slices that go there.
+
+    Raises:
+        RuntimeError: if there is not a slice for each index, or sizes or dtypes do not fit.
+    """
+    if index.ndim > 1:
+        raise IndexError(
+            f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim} with "
+            f"type: {index.dtype.legacy} and size: {list(index.shape)}"
+        )
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(
+            f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.legacy}"
+        )
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}(): self ({input.dtype.legacy}) and source ({source.dtype.legacy}) must "
+            "have the same scalar type"
+        )
+    x, axis, places = axis_and_index(name, input, dim, index)
+    rows = source if source.ndim else source.reshape(1)
+    if rows.ndim <= axis or places.numel() != rows.shape[axis]:
+        raise RuntimeError(
+            f"{name}(): Number of indices ({places.numel()}) should be equal to "
+            f"source.size(dim): ({rows.shape[axis] if rows.ndim > axis else 1}), for dim: {axis}"
+        )
+    if other_sizes(x, axis) != other_sizes(rows, axis):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(x.shape)} source.shape = {list(rows.shape)}"
+        )
+    return x, axis, places, rows
+
+
 @export(method=True, out=True, inplace=True)
 @normalizes
 @numpy_names
@@ -124,33 +161,8 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
         >>> adjit.zeros(3).index_add(0, adjit.tensor([0, 0, 2]), adjit.tensor([1., 2., 3.]))
         tensor([3., 0., 3.])
     """
-    if index.ndim > 1:
-        raise IndexError(
-            f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with "
-            f"type: {index.dtype.legacy} and size: {list(index.shape)}"
-        )
-    if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise RuntimeError(
-            f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.legacy}"
-        )
-    if source.dtype is not input.dtype:
-        raise RuntimeError(
-            f"index_add_(): self ({input.dtype.legacy}) and source ({source.dtype.legacy}) must "
-            "have the same scalar type"
-        )
+    x, axis, places, rows = checked_rows("index_add_", input, dim, index, source)
     alpha = checked_alpha(alpha, input, source, "index_add_")
-    x, axis, places = axis_and_index("index_add_", input, dim, index)
-    rows = source if source.ndim else source.reshape(1)
-    if rows.ndim <= axis or places.numel() != rows.shape[axis]:
-        raise RuntimeError(
-            f"index_add_(): Number of indices ({places.numel()}) should be equal to "
-            f"source.size(dim): ({rows.shape[axis] if rows.ndim > axis else 1}), for dim: {axis}"
-        )
-    if other_sizes(x, axis) != other_sizes(rows, axis):
-        raise RuntimeError(
-            "source tensor shape must match self tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {list(x.shape)} source.shape = {list(rows.shape)}"
-        )
     if not input.ndim:
         return add_rows(x, axis, places, rows, alpha).reshape(())
     return add_rows.on(x, axis, places, rows, alpha)
@@ -183,6 +195,48 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: A
         places = along(index, dim, other_sizes(x, dim))
         return scatter_add(x, dim, places, source if alpha == 1 else source * alpha)
     return batch.wrapped(add_rows(batch.full(x), dim + 1, index, batch.full(source), alpha))
+
+
+@export(method=True, out=True, inplace=True)
+@normalizes
+@numpy_names
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Tensor:
+    """`input` with slices of `source` reduced into those that a vector of indices names.
+
+    Args:
+        input: any tensor.
+        dim: the axis.
+        index: int32 or int64 vector; an index may occur more than once.
+        source: as `input`, with `len(index)` slices along `dim`.
+        reduce: `"prod"`, `"mean"`, `"amax"` or `"amin"`.
+        include_self: whether the slice of `input` takes part.
+
+    Returns:
+        A tensor like `input`. Differentiable in `input` and `source`.
+
+    Raises:
+        RuntimeError: if an index is out of bounds, sizes or dtypes do not fit, or `reduce` is unknown.
+
+    Example:
+        >>> adjit.zeros(3).index_reduce(0, adjit.tensor([0, 0, 2]), adjit.tensor([1., 2., 3.]), "amax")
+        tensor([2., 0., 3.])
+    """
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(
+            f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}."
+        )
+    x, axis, places, rows = checked_rows("index_reduce_", input, dim, index, source)
+    grid = along(places, axis, other_sizes(rows, axis))
+    out = scatter_join(x, axis, grid, rows, reduce, bool(include_self))
+    return out if input.ndim else out.reshape(())
 
 
 @export(method=True, out=True, inplace=True)
