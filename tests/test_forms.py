@@ -97,6 +97,10 @@ CREATED = {
     "an empty index": lambda T: T.gather(T.ones(3), 0, T.tensor([])),
 }
 REFUSED = {
+    "a dict": lambda T, x: T.tensor({0: 1}),
+    "a set": lambda T, x: T.tensor({1}),
+    "nothing among numbers": lambda T, x: T.tensor([1, None]),
+    "a list of dicts": lambda T, x: T.tensor([{}]),
     "tensors of several elements in a list": lambda T, x: T.tensor([x, x]),
     "more elements than there are": lambda T, x: T.zeros(1).copy_(x[0]),
     "more columns than there are": lambda T, x: T.zeros(2, 1).copy_(x),

@@ -9,6 +9,7 @@ import numbers
 import operator
 import warnings
 from array import array
+from collections.abc import Mapping, Set
 from ctypes import c_float, memmove
 from typing import Any, NamedTuple
 
@@ -114,8 +115,9 @@ def tensor(
 
     Raises:
         ValueError: on rows of different lengths, and on tensors of several elements among others: `stack` them.
-        TypeError: on what is no number.
-        RuntimeError: if gradients are asked for a dtype that cannot have them.
+        TypeError: on strings.
+        RuntimeError: on other things that are no numbers, and if gradients are asked for a dtype that cannot
+            have them.
 
     Example:
         >>> adjit.tensor([[1, 2], [3, 4]], dtype=adjit.float64)
@@ -231,8 +233,8 @@ def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     interface = getattr(data, "__array_interface__", None) or getattr(data, "__array__", None)
     if interface is not None:
         return _array_of(np.asarray(data), kind)
-    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
-        if hasattr(data, "__iter__"):
+    if not _is_sequence(data):
+        if hasattr(data, "__iter__") and not isinstance(data, (Mapping, Set)):
             return _array_of(list(data), kind)
         raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
     return _from_nested(data, kind)
@@ -246,7 +248,12 @@ def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
         shape.append(len(level))
         if not len(level):
             break
-        level = level[0]
+        try:
+            level = level[0]
+        except Exception as error:
+            raise ValueError(
+                f"could not determine the shape of object type '{type(level).__name__}'"
+            ) from error
     values: list[Any] = []
     _collect(data, shape, 0, values)
     if kind is None:
@@ -277,7 +284,8 @@ def _is_sequence(value: Any) -> bool:
         return False
     if isinstance(value, np.ndarray):
         return value.ndim > 0
-    return hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    is_indexed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    return is_indexed and not isinstance(value, Mapping)
 
 
 def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None:
@@ -288,7 +296,7 @@ def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None
             if data.numel() != 1:
                 raise ValueError("only one element tensors can be converted to Python scalars")
         elif not isinstance(data, (numbers.Number, np.generic, np.ndarray)):
-            raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+            raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
         if isinstance(data, complex):
             raise dtypes.unsupported(dtypes.complex64)
         values.append(data)
