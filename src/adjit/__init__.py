@@ -140,6 +140,11 @@ try:
     from .names import (
         _assert,
         _assert_async,
+        _check,
+        _check_index,
+        _check_not_implemented,
+        _check_type,
+        _check_value,
         _function_of_method,
         get_deterministic_debug_mode,
         get_num_interop_threads,

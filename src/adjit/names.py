@@ -95,6 +95,52 @@ def _assert(condition: Any, message: str) -> None:
         raise AssertionError(message)
 
 
+def _check_with(error: type[Exception], cond: Any, message: Callable[[], Any] | None) -> None:
+    """Raise an error unless the condition, a bool, holds; its text is made only then.
+
+    Raises:
+        TypeError: if the condition is no bool, or the message no function.
+    """
+    if record.is_tensor(cond):
+        raise TypeError(
+            "cond must be a bool, but got a Tensor. For tensor conditions, take bool(cond.all())."
+        )
+    if not isinstance(cond, bool):
+        raise TypeError(f"cond must be a bool, but got {type(cond)}")
+    if cond:
+        return
+    if message is None:
+        raise error("Expected cond to be True, but got False.")
+    if not callable(message):
+        raise TypeError("message must be a callable")
+    raise error(str(message()))
+
+
+def _check(cond: bool, message: Callable[[], Any] | None = None) -> None:
+    """Raise a RuntimeError with what `message()` gives unless the condition holds."""
+    _check_with(RuntimeError, cond, message)
+
+
+def _check_index(cond: bool, message: Callable[[], Any] | None = None) -> None:
+    """Raise an IndexError as `_check` does its error."""
+    _check_with(IndexError, cond, message)
+
+
+def _check_value(cond: bool, message: Callable[[], Any] | None = None) -> None:
+    """Raise a ValueError as `_check` does its error."""
+    _check_with(ValueError, cond, message)
+
+
+def _check_type(cond: bool, message: Callable[[], Any] | None = None) -> None:
+    """Raise a TypeError as `_check` does its error."""
+    _check_with(TypeError, cond, message)
+
+
+def _check_not_implemented(cond: bool, message: Callable[[], Any] | None = None) -> None:
+    """Raise a NotImplementedError as `_check` does its error."""
+    _check_with(NotImplementedError, cond, message)
+
+
 def _assert_async(condition: Tensor, assert_msg: str | None = None) -> None:
     """Raise an error unless the only element of a tensor is not zero.
 
