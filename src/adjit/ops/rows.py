@@ -198,7 +198,6 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: A
 
 
 @export(method=True, out=True, inplace=True)
-@normalizes
 @numpy_names
 def index_reduce(
     input: Tensor,
