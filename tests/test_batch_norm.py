@@ -16,6 +16,7 @@ from against_torch import (
 )
 
 import adjit
+from adjit.autograd import forward_ad
 
 RANDOM = np.random.default_rng(7)
 
@@ -146,6 +147,27 @@ def test_modules_train_and_evaluate(settings: dict[str, Any]) -> None:
     agree(lambda T, *t: call(T, *t, name="InstanceNorm1d"), *batches)
     agree(lambda T, t: T.nn.InstanceNorm2d(2, affine=True)(t), batches[0][:2])
     agree(lambda T, t: T.nn.BatchNorm3d(2)(t), normal(2, 2, 2, 1, 3, dtype=np.float32))
+
+
+def test_batches_that_are_not_tracked_are_not_counted() -> None:
+    def call(T: Any, batch: Any) -> Any:
+        module = T.nn.BatchNorm1d(4)
+        module.track_running_stats = False
+        made = module(batch)
+        return (made, *[buffer.double() for buffer in module.buffers()])
+
+    agree(call, normal(5, 4, 3, dtype=np.float32))
+
+
+@pytest.mark.parametrize("moving", [(1,), (2,), (0, 1), (0, 2)])
+def test_running_statistics_have_no_tangents(moving: tuple[int, ...]) -> None:
+    values = (adjit.ones(2, 3), adjit.zeros(3), adjit.ones(3))
+    with forward_ad.dual_level():
+        duals = [forward_ad.make_dual(t, t) if k in moving else t for k, t in enumerate(values)]
+        with pytest.raises(
+            RuntimeError, match="not differentiable wrt running_mean and running_var"
+        ):
+            functional(adjit).batch_norm(*duals)
 
 
 def test_states_from_before_batches_were_counted() -> None:

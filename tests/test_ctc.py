@@ -186,6 +186,8 @@ ERRORS: list[Callable[[Any, Any, Any], Any]] = [
     lambda lib, f, x: f(x, lib.tensor([1, 2, 3]), (5, 4), (2, 1), blank=4),
     lambda lib, f, x: f(x, lib.tensor([1, 2, 3]), (5, 4), (2, 1), blank=-1),
     lambda lib, f, x: f(x, lib.tensor([1, 2, 3]), (5, 4), (2, 1), reduction="all"),
+    lambda lib, f, x: f(x, lib.tensor([1, 2, 3]), lib.tensor([5.0, 4.0]), lib.tensor([2, 1])),
+    lambda lib, f, x: f(x, lib.tensor([1, 2, 3]), lib.tensor([5, 4]), lib.tensor([2.5, 1.0])),
 ]
 
 
@@ -196,6 +198,12 @@ def test_errors_are_those_of_torch(action):
     )
     assert expected is not None
     assert outcome(lambda: action(T, F.ctc_loss, T.ones(5, 2, 4).log_softmax(-1))) == expected
+
+
+def test_lengths_are_whole_numbers():
+    log_probs = T.ones(5, 2, 4).log_softmax(-1)
+    with pytest.raises(TypeError, match="float"):
+        F.ctc_loss(log_probs, T.tensor([1, 2, 3]), (5, 4), (2.5, 1))
 
 
 def test_a_target_that_is_no_class():

@@ -186,7 +186,12 @@ def batch_norm_evaluating(
 
 
 @batch_norm_evaluating.jvp
-def _(t_x, t_weight, t_bias, x, weight, mean, var, eps):  # type: ignore[no-untyped-def]
+def _(t_x, t_weight, t_bias, t_mean, t_var, x, weight, mean, var, eps):  # type: ignore[no-untyped-def]
+    if t_mean is not None or t_var is not None:
+        raise RuntimeError(
+            "batch_norm is not differentiable wrt running_mean and running_var, they cannot have forward grad "
+            "defined"
+        )
     scale = (var + eps).rsqrt()
     moved = None
     if t_x is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,10 +114,14 @@ def _(log_probs: Tensor, targets: Tensor, lengths: Tensor, states: Tensor, losse
 
 def _lengths(given: Any, name: str, batch: int) -> list[int]:
     """Lengths as numbers, one for each sample."""
-    listed = given.reshape(-1).tolist() if isinstance(given, Tensor) else list(given)
+    if isinstance(given, Tensor):
+        if given.dtype.kind not in "iu":
+            raise RuntimeError(f"{name} must be integral")
+        given = given.reshape(-1).tolist()
+    listed = [operator.index(length) for length in given]
     if len(listed) != batch:
         raise RuntimeError(f"{name} must be of size batch_size")
-    return [int(length) for length in listed]
+    return listed
 
 
 def _checking(expected: str, name: str, limit: int, found: int) -> RuntimeError:

@@ -672,7 +672,8 @@ def adaptive_sizes(name: str, n: int, given: Shape, output_size: Any) -> Shape:
     # PyTorch runs a mean over one axis as one over two.
     if n == 1 and not largest:
         name, shape, sizes = "adaptive_avg_pool2d", [*shape[:-1], 1, shape[-1]], (1, *sizes)
-    for d in range(-len(sizes), 0):
+    # Only means over two axes take images without channels.
+    for d in range(1 - len(shape) if largest or n == 3 else -len(sizes), 0):
         if shape[d] == 0:
             raise RuntimeError(
                 f"{name}(): Expected input to have non-zero size for non-batch dimensions, but "
