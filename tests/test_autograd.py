@@ -566,6 +566,10 @@ def test_an_assigned_gradient_is_accumulated_into():
     x = leaf([1.0, 2.0])
     mine = T.full((2,), 5.0)
     x.grad = mine
+    assert x._grad is mine
+    x._grad = None
+    assert x.grad is None
+    x._grad = mine
     x.sum().backward()
     assert x.grad is mine
     same(mine, [6.0, 6.0])

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit.autograd import forward_ad
 
 rng = np.random.default_rng(1)
 
@@ -748,6 +749,11 @@ def test_embedding():
         return functional(T).embedding(T.tensor(places), w, max_norm=5.0), w
 
     agree(limited, weight)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(adjit.tensor(weight), adjit.ones(5, 3, dtype=adjit.float64))
+        rows = functional(adjit).embedding(adjit.tensor(places), dual, max_norm=0.1)
+        for moved in (rows, dual):  # a norm is limited beside what is differentiated
+            assert (forward_ad.unpack_dual(moved).tangent == 1).all()
     for call in (
         lambda T, w: functional(T).embedding(index(T, 1, 5), w),
         lambda T, w: functional(T).embedding(index(T, 1, -1), w),

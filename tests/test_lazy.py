@@ -162,6 +162,7 @@ LAZY_ERRORS: list[Callable[[Any], Any]] = [
     lambda lib: lib.nn.LazyConv2d(4, 3)(lib.ones(3)),
     lambda lib: lib.nn.LazyConv2d(4, 3, groups=2)(lib.ones(3, 5, 5)),
     lambda lib: lib.nn.LazyConvTranspose1d(4, 3)(lib.ones(1, 2, 3, 4)),
+    lambda lib: lib.nn.Sequential(lib.nn.LazyLinear(3)).share_memory(),
 ]
 
 
@@ -170,6 +171,11 @@ def test_errors_of_lazy_modules_are_those_of_torch(action):
     expected = outcome(lambda: action(torch))
     assert expected is not None
     assert outcome(lambda: action(T)) == expected
+
+
+def test_the_first_input_may_come_with_an_output_size():
+    layer = T.nn.LazyConvTranspose1d(4, 3, stride=2)
+    assert layer(T.ones(2, 5, 8), output_size=[18]).shape == (2, 4, 18)
 
 
 def test_lazy_modules_of_your_own():

@@ -208,6 +208,7 @@ def test_linear():
     agree_in_error(linear, sample(2, 3), sample(4, 2))
     agree_in_error(linear, sample(5, 2, 3), sample(4, 2), sample(4))
     agree_in_error(linear, sample(2, 3), sample(4, 3), sample(3))
+    agree_in_error(linear, sample(), sample(4, 1), sample(4))
 
 
 def test_bilinear():

@@ -483,6 +483,24 @@ def test_conversion_to_integers_is_refused() -> None:
         Head().to(T.int64)
 
 
+def test_arguments_of_to_have_an_order() -> None:
+    head, like = Head(), T.ones(1)
+    for args in (("cpu", T.float32, True), (T.float32, True), (like, True), (None, None, True), ()):
+        assert head.to(*args) is head
+    assert head.to(tensor=like, non_blocking=True) is head
+    wrong: list[tuple[Any, ...]] = [
+        ("cpu", True), (None, True), (True,), (T.float32, "cpu"), (like, T.float32), ("cpu", like), (3.5,),
+    ]  # fmt: skip
+    for args in wrong:
+        with pytest.raises(TypeError, match=r"to\(\) received an invalid combination of arguments"):
+            head.to(*args)
+    for options in ({"other": like}, {"tensor": like, "dtype": T.float32}):
+        with pytest.raises(TypeError, match=r"to\(\) received an invalid combination of arguments"):
+            head.to(**options)
+    with raises(RuntimeError, ".to() does not accept copy argument"):
+        head.to("cpu", copy=True)
+
+
 def test_requires_grad_and_zero_grad() -> None:
     model = nn.Linear(2, 1)
     assert model.requires_grad_(False) is model
@@ -573,6 +591,23 @@ def test_hooks_on_all_modules() -> None:
         "before Sequential", "before Double", "after Double", "after Sequential",
         "backward Double", "backward Sequential",
     ]  # fmt: skip
+
+
+def test_old_backward_hooks_on_all_modules() -> None:
+    register = T.nn.modules.module
+    seen: list[Any] = []
+    handle = register.register_module_backward_hook(
+        lambda module, grads, outer: seen.append((type(module).__name__, array(outer[0]).tolist()))
+    )
+    with pytest.raises(RuntimeError, match="full backward hooks as a global Module hook"):
+        register.register_module_full_backward_hook(lambda module, grads, outer: None)
+    Double()(T.ones(1, requires_grad=True)).sum().backward()
+    handle.remove()
+    assert seen == [("Double", [1.0])]
+    handle = register.register_module_full_backward_hook(lambda module, grads, outer: None)
+    with pytest.raises(RuntimeError, match="full backward hooks as a global Module hook"):
+        register.register_module_backward_hook(lambda module, grads, outer: None)
+    handle.remove()
 
 
 def test_backward_hooks_see_the_gradients() -> None:

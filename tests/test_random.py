@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -336,6 +337,25 @@ def test_channel_dropout():
     assert (y == y[:, :, :1, :1]).all()
     assert F.dropout1d(T.ones(3, 4, 2)).shape == (3, 4, 2)
     assert F.dropout3d(T.ones(3, 4, 2, 2, 2)).shape == (3, 4, 2, 2, 2)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("ndim", range(7))
+def test_what_is_a_channel_is_what_torch_takes_for_one(axes, ndim):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, T):
+        lib.manual_seed(0)
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                y = getattr(lib.nn.functional, f"dropout{axes}d")(lib.ones((5,) * ndim)).numpy()
+        except RuntimeError as error:
+            found.append(str(error))
+            continue
+        leading = [k for k in range(ndim + 1) if (np.ptp(y.reshape(5**k, -1), axis=1) == 0).all()]
+        found.append((leading[0], [str(warning.message) for warning in told]))
+    assert found[0] == found[1]
 
 
 def test_alpha_dropout_keeps_mean_and_variance():

@@ -129,10 +129,12 @@ def test_errors_of_pad() -> None:
         ("circular", (3, 4, 5), (-3, -3)),
         ("circular", (3, 4, 5), (6, 0)),
         ("replicate", (2, 3, 4, 5), (1, 1)),
+        ("replicate", (2, 3, 0), (1, 1)),
+        ("replicate", (2, 0, 3), (1, 1)),
+        ("reflect", (0, 2, 3), (1, 1, 0, 0)),
+        ("reflect", (0, 0, 4, 4), (1, 1, 1, 1)),
     ):
         agree_in_error(lambda T, x, w=widths, m=mode: functional(T).pad(x, w, m), normal(*shape))
-    with pytest.raises(RuntimeError, match=r"a size other than 0 for the padded dimension 2"):
-        functional(adjit).pad(adjit.zeros(2, 3, 0), (1, 1), "replicate")
 
 
 # ---------------------------------------------------------------- interpolation
@@ -238,6 +240,8 @@ def test_errors_of_interpolation() -> None:
         ((2, 3, 4, 5), (3,), {"mode": "trilinear"}),
         ((2, 3, 4, 5), ((3, 3, 3),), {}),
         ((2, 3, 4, 5), ((3, 2.5),), {}),
+        ((2, 3, 4, 5), ((3.0, 2.0),), {}),
+        ((2, 3, 4, 5), (None, 1e20), {"mode": "bilinear"}),
         ((2, 3, 4, 5), (None, (1.0, 2.0, 3.0)), {}),
         ((2, 3, 4, 5), (3,), {"align_corners": True}),
         ((2, 3, 4, 5), (3,), {"recompute_scale_factor": True}),
@@ -250,6 +254,9 @@ def test_errors_of_interpolation() -> None:
     ):
         agree_in_error(lambda T, t, a=args, o=options: resize(T, t, *a, **o), normal(*shape))
     agree_in_error(lambda T, t: resize(T, t.long(), 3, mode="linear"), normal(2, 3, 4))
+    for size in (3.5, adjit.tensor(3.5), (adjit.tensor(3.0),)):
+        with pytest.raises(TypeError, match="expected size to be one of int"):
+            resize(adjit, adjit.ones(1, 1, 4), size)
     with pytest.raises(NotImplementedError, match=r"use 'bicubic' with antialias=True"):
         resize(adjit, adjit.ones(1, 1, 3, 3), 2, mode="lanczos", antialias=True)
 

@@ -567,6 +567,16 @@ class Tensor(TensorBase):
     def grad(self) -> None:
         self.set_grad(None)
 
+    @property
+    def _grad(self) -> Tensor | None:
+        """PyTorch's name of `grad` without the warning."""
+        value: Tensor | None = self.grad_value()
+        return value
+
+    @_grad.setter
+    def _grad(self, value: Tensor | None) -> None:
+        self.grad = value
+
     def grad_value(self) -> Any:
         """`grad` without the warning."""
         return None if self.meta is None else self.meta.grad

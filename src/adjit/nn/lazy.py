@@ -180,8 +180,8 @@ class _LazyConvolution(LazyModuleMixin, _ConvNd):
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Tensor, *_: Any) -> None:
-        """Find `in_channels`."""
+    def initialize_parameters(self, input: Tensor, *_: Any, **__: Any) -> None:
+        """Find `in_channels`; a transposed convolution is given its `output_size` too."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             return
         if input.ndim not in (self.axes + 1, self.axes + 2):

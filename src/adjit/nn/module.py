@@ -79,6 +79,7 @@ _TWO_KINDS = (
     "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use "
     "only one of them."
 )
+_TWO_KINDS_FOR_ALL = _TWO_KINDS.replace("on a single Module", "as a global Module hook")
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
@@ -102,8 +103,26 @@ def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     return _register(_global_backward_pre_hooks, hook)
 
 
+def register_module_backward_hook(hook: Hook) -> RemovableHandle:
+    """Run `hook(module, grad_input, grad_output) -> None or new grad_input` on the last function of every
+    module; see `Module.register_backward_hook`.
+
+    Raises:
+        RuntimeError: there are hooks of `register_module_full_backward_hook`.
+    """
+    if any(not isinstance(known, _OfTheOutput) for known in _global_backward_hooks.values()):
+        raise RuntimeError(_TWO_KINDS_FOR_ALL)
+    return _register(_global_backward_hooks, _OfTheOutput(hook))  # type: ignore[arg-type]
+
+
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
-    """Run `hook(module, grad_input, grad_output) -> None or new grad_input` on every module."""
+    """Run `hook(module, grad_input, grad_output) -> None or new grad_input` on every module.
+
+    Raises:
+        RuntimeError: there are hooks of `register_module_backward_hook`.
+    """
+    if any(isinstance(known, _OfTheOutput) for known in _global_backward_hooks.values()):
+        raise RuntimeError(_TWO_KINDS_FOR_ALL)
     return _register(_global_backward_hooks, hook)
 
 
@@ -948,10 +967,18 @@ class Module:
     def share_memory(self) -> Self:
         """Move parameters and buffers into memory that other processes can look at.
 
+        Raises:
+            RuntimeError: one of them has no shape yet.
+
         Example:
             >>> nn.Linear(2, 1).share_memory().weight.is_shared()
             True
         """
+        if any(map(is_lazy, chain(self.parameters(), self.buffers()))):
+            raise RuntimeError(
+                "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the "
+                "parameters before calling `module.share_memory()`."
+            )
         return self._apply(lambda tensor: tensor.share_memory_())
 
     # ---- hooks ---------------------------------------------------------------------------------
@@ -1478,29 +1505,34 @@ def _typename(value: Any) -> str:
     return named.__qualname__ if module in (None, "builtins") else f"{module}.{named.__qualname__}"
 
 
+_KINDS_OF_TO: dict[str, Any] = {
+    "tensor": Tensor, "device": (Device, str, int), "dtype": DType, "non_blocking": bool,
+    "memory_format": object,
+}  # fmt: skip
+
+
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Sort the arguments of `to` into device, dtype and memory_format."""
-    where: dict[str, Any] = {"device": None, "dtype": None, "memory_format": None}
-    given = dict(kwargs)
-    for name in ("non_blocking", "copy"):  # without a meaning for a module
-        given.pop(name, None)
-    leading = [arg for arg in args if not isinstance(arg, bool)]
-    for arg in [*leading, given.pop("tensor", None), given.pop("other", None)]:
-        if arg is None:
-            continue
-        if isinstance(arg, Tensor):
-            where.update(device=arg.device, dtype=arg.dtype)
-        elif isinstance(arg, DType):
-            where["dtype"] = arg
-        elif isinstance(arg, (Device, str, int)):
-            where["device"] = arg
-        else:
-            raise TypeError(_bad_to(args, kwargs))
+    first = args[0] if args else None
+    names: tuple[str, ...] = ("device", "dtype")
+    if isinstance(first, (Tensor, DType)):
+        names = ("tensor",) if isinstance(first, Tensor) else ("dtype",)
+    given = dict(zip((*names, "non_blocking", "copy"), args, strict=False)) | kwargs
+    if len(given) < len(args) + len(kwargs):  # too many, or one of them twice
+        raise TypeError(_bad_to(args, kwargs))
+    if "copy" in given:
+        raise RuntimeError(".to() does not accept copy argument")
     for name, value in given.items():
-        if name not in where:
+        kind = _KINDS_OF_TO.get(name)
+        is_flag = isinstance(value, bool) and kind is not bool
+        if kind is None or is_flag or not (value is None or isinstance(value, kind)):
             raise TypeError(_bad_to(args, kwargs))
-        where[name] = value
-    return where
+    like = given.get("tensor")
+    if like is not None:
+        if given.keys() - {"tensor", "non_blocking", "memory_format"}:
+            raise TypeError(_bad_to(args, kwargs))
+        given.update(device=like.device, dtype=like.dtype)
+    return {name: given.get(name) for name in ("device", "dtype", "memory_format")}
 
 
 def _bad_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

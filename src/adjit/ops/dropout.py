@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from .. import dtypes
@@ -133,6 +134,44 @@ def plain_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return dropout(input, p, train)
 
 
+def channels_of(name: str, axes: int, ndim: int) -> int:
+    """How many leading axes of an input number its channels: two where there is a batch.
+
+    An input of three axes has one for `dropout2d` too, as it has in PyTorch: (N, C, L).
+
+    Raises:
+        RuntimeError: for an input that has no channels.
+    """
+    if axes == 1 and ndim not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {ndim}D input. Note that dropout1d exists to "
+            "provide channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an "
+            "optional batch dimension (i.e. 2D or 3D inputs)."
+        )
+    if axes > 1 and ndim not in (axes + 1, axes + 2):
+        warnings.warn(
+            f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in "
+            "a future release. To retain the behavior and silence this warning, please use dropout instead. "
+            f"Note that {name} exists to provide channel-wise dropout on inputs with {axes} spatial "
+            f"dimensions, a channel dimension, and an optional batch dimension (i.e. {axes + 1}D or "
+            f"{axes + 2}D inputs).",
+            stacklevel=3,
+        )
+    if axes == 2 and ndim == 3:
+        warnings.warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
+            "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will "
+            "change in a future release to interpret the input as one without a batch dimension, i.e. shape "
+            "(C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d "
+            "instead.",
+            stacklevel=3,
+        )
+    leading = 2 if axes == 2 or ndim == axes + 2 else 1
+    if ndim < leading:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    return leading
+
+
 def channel_dropout(name: str, axes: int) -> Any:
     """`dropout1d` and its kin: whole channels of inputs of so many spatial axes are dropped."""
 
@@ -140,10 +179,9 @@ def channel_dropout(name: str, axes: int) -> Any:
         input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
     ) -> Tensor:
         check_probability(p)
+        channels = input.shape[: channels_of(name, axes, input.ndim)]
         if not training or p == 0:
             return input
-        batched = input.ndim == axes + 2
-        channels = input.shape[: 2 if batched else 1]
         ones = input.new_ones((*channels, *[1] * (input.ndim - len(channels))))
         return written(input, input * dropped(ones, float(p)), inplace)
 
@@ -151,11 +189,12 @@ def channel_dropout(name: str, axes: int) -> Any:
     function.__doc__ = f"""Zero whole channels with probability `p` and scale the others.
 
     Args:
-        input: (N, C) or (C,) and {axes} more axes.
+        input: {"(N, C, H, W), or (N, C, L)" if axes == 2 else f"(N, C) or (C,) and {axes} more axes"}.
         p, training, inplace: as in `dropout`.
 
     Raises:
         ValueError: if `p` is no probability.
+        RuntimeError: for an input without channels.
 
     Example:
         >>> F.{name}(adjit.ones({", ".join("2" * (axes + 2))}), p=0.0).sum()

@@ -79,7 +79,8 @@ def embedding(
 
 
 def limit_norms(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
-    """Scale down the rows that are looked up to a norm, in place."""
+    """Scale down the rows that are looked up to a norm, in place, and leave their derivatives as they are."""
+    weight = weight.detach()
     before = record_gradients(False)
     try:
         used = weight.new_zeros(weight.shape[0]).index_fill(0, indices.reshape(-1).long(), 1)

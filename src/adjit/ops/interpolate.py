@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +49,7 @@ def as_list(x: Tensor, name: str, value: Any, letter: str) -> list[Any]:
     """A size or a factor for each spatial axis."""
     n = x.ndim - 2
     if not isinstance(value, (list, tuple)):
-        return [value] * n
+        value = [value] * n
     if len(value) != n:
         inputs, what = ("Input and output", "output size of") if letter == "o" else (
             "Input and scale_factor", "scale_factor of shape")  # fmt: skip
@@ -58,12 +59,15 @@ def as_list(x: Tensor, name: str, value: Any, letter: str) -> list[Any]:
             f"(N, C, d1, d2, ...,dK) format and {name} in ({letter}1, {letter}2, ...,{letter}K) "
             "format."
         )
-    if letter == "o" and not all(hasattr(v, "__index__") for v in value):
+    if letter == "s":
+        return list(value)
+    try:
+        return [operator.index(v) for v in value]
+    except TypeError:
         raise TypeError(
             "expected size to be one of int or Tuple[int] or Tuple[int, int] or "
             f"Tuple[int, int, int], but got size with types {[type(v) for v in value]}"
-        )
-    return list(value)
+        ) from None
 
 
 def refuse_mode(x: Tensor, mode: str, antialias: bool, aligned: bool) -> None:
@@ -181,6 +185,8 @@ def interpolate(
     else:
         scales = as_list(input, "scale_factor", scale_factor, "s")
         sizes = [math.floor(n * s) for n, s in zip(input.shape[2:], scales, strict=True)]
+        if any(abs(size) >= 1 << 63 for size in sizes):
+            raise RuntimeError("value cannot be converted to type int64_t without overflow")
         if recompute_scale_factor or mode == "area":
             scales = []
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and input.ndim == 4):
@@ -204,7 +210,7 @@ def interpolate(
     # PyTorch copies axes that keep their size, but not in all modes where a scale is given.
     copied = not scales or antialias or "linear" in mode or (mode, input.ndim) == ("nearest", 4)
     maps = maps_between(
-        input.shape[2:], tuple([int(n) for n in sizes]), tuple(scales), kind, bool(align_corners),
+        input.shape[2:], tuple(sizes), tuple(scales), kind, bool(align_corners),
         copied,
     )  # fmt: skip
     op = WIDE_OPS[mode] if antialias else OPS[mode, input.ndim - 2]

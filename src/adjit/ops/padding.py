@@ -72,7 +72,13 @@ def pad(
 def pad_maps(mode: str, shape: Shape, widths: Shape) -> Maps:
     """Which place of an axis stands at each place of the padded one, for all axes that change."""
     found = []
-    for position in range(len(widths) // 2):
+    axes = len(widths) // 2
+    if mode != "circular" and 0 in shape[len(shape) - axes - 1 :]:
+        raise RuntimeError(
+            f"Expected {axes + 1}D or {axes + 2}D (batch mode) tensor with possibly 0 batch size and other "
+            f"non-zero dimensions for input, but got: {list(shape)}"
+        )
+    for position in range(axes):
         before, after = widths[2 * position : 2 * position + 2]
         axis = len(shape) - 1 - position
         size = shape[axis]
@@ -91,11 +97,6 @@ def pad_maps(mode: str, shape: Shape, widths: Shape) -> Maps:
             raise RuntimeError(
                 f"input ({letter}: {size}) is too small. Calculated output {letter}: "
                 f"{size + before + after}"
-            )
-        if size == 0:
-            raise RuntimeError(
-                f"Expected a size other than 0 for the padded dimension {axis}, but got input "
-                f"{list(shape)}"
             )
         if before or after:
             found.append(AxisMap(axis, PAD_KINDS[mode], size, size + before + after, before))
