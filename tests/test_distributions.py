@@ -431,6 +431,16 @@ def test_small_concentrations_do_not_underflow():
     assert a.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [adjit.float32, adjit.float64])
+def test_samples_of_small_concentrations_keep_off_the_ends(dtype):
+    small = adjit.full((2,), 1e-2, dtype=dtype)
+    for distribution in (D.Beta(*small), D.Dirichlet(small)):
+        samples = distribution.sample((5000,))
+        assert ((samples > 0) & (samples < 1)).all()
+        assert distribution.log_prob(samples).isfinite().all()
+        assert abs((samples < 0.5).double().mean() - 0.5) < 0.05
+
+
 def test_wishart_moves_as_its_mean():
     df = adjit.tensor(5.0, dtype=adjit.float64, requires_grad=True)
     covariance = adjit.tensor(MATRIX, dtype=adjit.float64)

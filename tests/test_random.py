@@ -331,6 +331,16 @@ def test_dropout_at_its_limits():
     assert T.dropout(x, 0.5, False) is x
 
 
+def test_what_is_drawn_has_gradients_of_zero_for_values_and_probabilities():
+    for shape, kind in (((2, 3), T.float32), ((3,), T.float64), ((), T.float32)):
+        x = T.ones(2, 3, requires_grad=True)
+        p = T.full(shape, 0.5, dtype=kind, requires_grad=True)
+        (x * 1).bernoulli_(p).sum().backward()
+        assert x.grad.tolist() == [[0] * 3] * 2
+        assert p.grad.shape == shape
+        assert not p.grad.any()
+
+
 def test_channel_dropout():
     y = F.dropout2d(T.ones(40, 30, 2, 2)).numpy()
     assert set(y.ravel()) == {0.0, 2.0}

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from . import constraints
 from .dirichlet import Dirichlet
 from .exp_family import ExponentialFamily
-from .utils import Operand, broadcast_all
+from .utils import Operand, broadcast_all, inside_unit
 
 __all__ = ["Beta"]
 
@@ -83,10 +83,10 @@ class Beta(ExponentialFamily):
 
     def rsample(self, sample_shape: Iterable[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return (
-            log_gamma_numbers(self._alpha.expand(shape))
-            - log_gamma_numbers(self._beta.expand(shape))
-        ).sigmoid()
+        logit = log_gamma_numbers(self._alpha.expand(shape)) - log_gamma_numbers(
+            self._beta.expand(shape)
+        )
+        return inside_unit(logit.sigmoid())
 
     def log_prob(self, value: Tensor) -> Tensor:
         a, b, x = self._alpha, self._beta, self._checked(value)

@@ -10,6 +10,7 @@ from ..ops.sampling import log_gamma_numbers
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
+from .utils import inside_unit
 
 __all__ = ["Dirichlet"]
 
@@ -60,7 +61,7 @@ class Dirichlet(ExponentialFamily):
 
     def rsample(self, sample_shape: Iterable[int] = ()) -> Tensor:
         logs = log_gamma_numbers(self.concentration.expand(self._extended_shape(sample_shape)))
-        return softmax(logs, dim=-1)
+        return inside_unit(softmax(logs, dim=-1))
 
     def log_prob(self, value: Tensor) -> Tensor:
         powers = (self.concentration - 1).xlogy(self._checked(value))

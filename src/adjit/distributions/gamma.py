@@ -55,7 +55,8 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Iterable[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         logs: Tensor = log_gamma_numbers(self.concentration.expand(shape))
-        return (logs.exp() / self.rate).clamp(min=tiny_of(logs))
+        tiny = tiny_of(logs)
+        return (logs.exp().clamp(min=tiny) / self.rate).clamp(min=tiny)
 
     def log_prob(self, value: Operand) -> Tensor:
         x = as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)

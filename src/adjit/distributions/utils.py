@@ -69,6 +69,11 @@ def tiny_of(x: Tensor) -> float:
     return float(dtypes.finfo(x.dtype).tiny)
 
 
+def inside_unit(x: Tensor) -> Tensor:
+    """Numbers of [0, 1] kept off both ends, where densities may be infinite."""
+    return x.clamp(tiny_of(x), 1 - eps_of(x) / 2)
+
+
 def eps_of(x: Tensor) -> float:
     """The distance from 1 to the next number of a tensor's dtype."""
     return float(dtypes.finfo(x.dtype).eps)

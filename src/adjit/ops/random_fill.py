@@ -17,9 +17,9 @@ from ..tensor import Tensor
 from .drawing import draw_integers, draw_normal, draw_uniform, last_exact, trial
 
 
-def zero_gradient(g: Tensor) -> Any:
-    """What is drawn does not depend on what was there."""
-    return g.new_zeros(g.shape)
+def zero_gradient(g: Tensor, needs: tuple[bool, ...]) -> Any:
+    """What is drawn does not move with what was there, nor with the probability of ones."""
+    return tuple([g.new_zeros(g.shape) for _ in needs])
 
 
 @export(public=False, name="uniform", inplace=True)
