@@ -387,9 +387,34 @@ def test_arguments_that_are_no_tensors():
             adjit.conv2d(*arguments)
 
 
-def test_integers_have_no_convolution():
-    with pytest.raises(NotImplementedError, match="convert to a floating dtype"):
-        adjit.conv2d(adjit.ones(1, 2, 5, 5).long(), adjit.ones(3, 2, 3, 3).long())
+WHOLE: list[tuple[Any, ...]] = [
+    (conv(1, stride=2, padding=1), (2, 4, 9), (6, 4, 3)),
+    (conv(2, groups=2, padding="same"), (2, 4, 6, 5), (6, 2, 4, 3)),
+    (conv(2, dilation=(2, 1), padding=(0, 2)), (4, 7, 5), (3, 4, 3, 2)),
+    (conv(3, stride=(1, 2, 3)), (1, 2, 4, 5, 6), (3, 2, 2, 1, 3)),
+    (conv(2), (0, 2, 4, 4), (3, 2, 2, 2)),
+    (transposed(1, stride=3, padding=2, output_padding=1), (2, 4, 5), (4, 3, 4)),
+    (transposed(2, groups=2, dilation=2), (2, 4, 3, 4), (4, 3, 2, 3)),
+    (transposed(3, stride=2, padding=(0, 1, 2)), (2, 3, 4, 3), (2, 3, 2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize(("call", "image", "weight"), WHOLE, ids=range(len(WHOLE)))
+def test_integers(call, image, weight):
+    columns = (
+        weight[1] * 2
+        if call is WHOLE[6][0]
+        else weight[1 if call in [w[0] for w in WHOLE[5:]] else 0]
+    )
+    for bias in ((), (sample(columns, dtype=np.int64),)):
+        agree(call, sample(*image, dtype=np.int64), sample(*weight, dtype=np.int64), *bias)
+
+
+def test_small_integers_wrap_around_and_bools_have_no_convolution():
+    image, weight = sample(1, 2, 5, 5, dtype=np.uint8), sample(3, 2, 3, 3, dtype=np.uint8)
+    agree(conv(2), image, weight)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+        adjit.conv2d(adjit.tensor(image).bool(), adjit.tensor(weight).bool())
 
 
 # ----- layers -----

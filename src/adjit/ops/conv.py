@@ -23,7 +23,7 @@ from ..kernels.language.turning import TILE
 from ..schedule import run_cpu
 from ..shapes import Shape, for_each
 from ..tensor import Tensor
-from . import creation
+from . import creation, whole_conv
 from .conv_plans import ConvPlan, Geometry, geometry_of, plan_convolve, plan_correlate
 from .layouts import as_images, in_memory
 
@@ -401,11 +401,8 @@ def check_dtypes(image: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         raise RuntimeError(
             f"expected scalar type {image.dtype.legacy} but found {weight.dtype.legacy}"
         )
-    if not image.dtype.is_floating_point:
-        raise NotImplementedError(
-            f"\"slow_conv2d_cpu\" not implemented for '{image.dtype.legacy}'"
-            + ("" if image.dtype is dtypes.bool else "; convert to a floating dtype")
-        )
+    if image.dtype is dtypes.bool:
+        raise NotImplementedError("\"slow_conv2d_cpu\" not implemented for 'Bool'")
     if bias is not None and bias.dtype is not image.dtype:
         raise RuntimeError(
             f"Input type ({image.dtype.row.c}) and bias type ({bias.dtype.row.c}) "
@@ -509,6 +506,9 @@ def convolution(
         int(groups),
     )  # fmt: skip
     check_dtypes(x, weight, bias)
+    if not x.dtype.is_floating_point:
+        whole = whole_conv.convolved(x, weight, bias, geometry)
+        return whole if has_batch else whole.squeeze(0)
     given = (x, weight) if bias is None else (x, weight, bias)
     op = convolved if bias is None else convolved_with_bias
     return op.on(*given, geometry) if has_batch else op(*given, geometry).squeeze(0)
@@ -531,6 +531,9 @@ def transposed_convolution(
         spread("dilation", dilation, axes, dims), int(groups),
     )  # fmt: skip
     check_dtypes(x, weight, bias)
+    if not x.dtype.is_floating_point:
+        whole = whole_conv.transposed(x, weight, bias, geometry)
+        return whole if has_batch else whole.squeeze(0)
     given = (x, weight) if bias is None else (x, weight, bias)
     op = transposed if bias is None else transposed_with_bias
     return op.on(*given, geometry) if has_batch else op(*given, geometry).squeeze(0)
