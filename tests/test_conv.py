@@ -417,6 +417,29 @@ def test_small_integers_wrap_around_and_bools_have_no_convolution():
         adjit.conv2d(adjit.tensor(image).bool(), adjit.tensor(weight).bool())
 
 
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_gradients_as_functions(axes):
+    options = {"stride": 2, "padding": 1, "dilation": (1, 2, 1)[:axes], "groups": 2}
+    image, weight = sample(2, 4, *(7, 6, 5)[:axes]), sample(6, 2, *(3, 2, 3)[:axes])
+    out = conv(axes, **options)(adjit, adjit.tensor(image), adjit.tensor(weight))
+    g = sample(*out.shape)
+
+    def of_input(T: Any, w: Any, g: Any) -> Any:
+        return getattr(importlib.import_module(f"{T.__name__}.nn.grad"), f"conv{axes}d_input")(
+            image.shape, w, g, **options
+        )
+
+    def of_weight(T: Any, x: Any, g: Any) -> Any:
+        return getattr(importlib.import_module(f"{T.__name__}.nn.grad"), f"conv{axes}d_weight")(
+            x, weight.shape, g, **options
+        )
+
+    agree_in_gradients(of_input, weight, g)
+    agree_in_gradients(of_weight, image, g)
+    with pytest.raises(RuntimeError, match="Expected grad_output of shape"):
+        of_input(adjit, adjit.tensor(weight), adjit.tensor(g[:1]))
+
+
 # ----- layers -----
 
 LAYERS = [

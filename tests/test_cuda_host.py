@@ -1079,6 +1079,13 @@ def test_settings_of_backends_are_taken(monkeypatch):
     for name in ("benchmark", "deterministic", "enabled", "allow_tf32"):
         monkeypatch.setattr(T.backends.cudnn, name, True)
         assert getattr(T.backends.cudnn, name)
+    with (
+        T.backends.cudnn.flags(enabled=False, benchmark=True),
+        T.backends.mkldnn.flags(enabled=False),
+    ):
+        assert not T.backends.cudnn.enabled
+        assert T.backends.cudnn.benchmark
+    assert T.backends.cudnn.enabled
     assert not T.backends.cudnn.is_available()
     assert T.backends.cudnn.version() is None
     assert T.backends.cuda.is_built()

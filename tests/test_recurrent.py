@@ -332,6 +332,13 @@ def test_a_graph_that_is_kept_gives_the_same_gradients_again(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_sizes_are_whole_numbers(name):
+    for size, kind in ((5.0, "float"), ("5", "str")):
+        with pytest.raises(TypeError, match=f"hidden_size should be of type int, got: {kind}"):
+            getattr(nn, name)(3, size)
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_dropout_is_between_layers(name):
     layer = getattr(nn, name)(4, 5, num_layers=3, dropout=0.5)
     parts = [getattr(nn, name)(4 if k == 0 else 5, 5) for k in range(3)]

@@ -229,6 +229,20 @@ def test_older_names_of_interpolation() -> None:
         agree(call, x)
 
 
+@pytest.mark.parametrize("options", [{}, {"antialias": True}, {"align_corners": True}])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_as_bytes(mode: str, options: dict[str, bool]) -> None:
+    """PyTorch's weights are whole numbers, so that some results are one more or less."""
+    torch = pytest.importorskip("torch")
+    x = RANDOM.integers(0, 256, (2, 3, 20, 17)).astype(np.uint8)
+    for size in ((7, 11), (33, 40), (20, 30)):
+        found, wanted = (resize(T, T.tensor(x), size, mode=mode, **options) for T in (adjit, torch))
+        assert found.dtype is adjit.uint8
+        apart = abs(found.numpy().astype(int) - wanted.numpy().astype(int))
+        assert apart.max() <= 1
+        assert (apart > 0).mean() < 0.05
+
+
 def test_errors_of_interpolation() -> None:
     for shape, args, options in (
         ((2, 3, 4), (), {}),

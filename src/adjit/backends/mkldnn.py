@@ -1,6 +1,11 @@
 """PyTorch's `torch.backends.mkldnn`: not used by adjit."""
 
-__all__ = ["is_available"]
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+__all__ = ["flags", "is_available"]
 
 
 def is_available() -> bool:
@@ -11,3 +16,20 @@ def is_available() -> bool:
         False
     """
     return False
+
+
+@contextlib.contextmanager
+def flags(
+    enabled: bool = False,
+    deterministic: bool = False,
+    allow_tf32: bool = True,
+    fp32_precision: str = "none",
+) -> Iterator[None]:
+    """Do nothing for a while: there is nothing to be set.
+
+    Example:
+        >>> with adjit.backends.mkldnn.flags(enabled=False):
+        ...     adjit.ones(1)
+        tensor([1.])
+    """
+    yield

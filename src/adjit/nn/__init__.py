@@ -6,7 +6,7 @@ import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from . import attention, functional, init, parameter, utils
+from . import attention, functional, grad, init, parameter, utils
 from .activation import (
     CELU,
     ELU,
@@ -336,6 +336,7 @@ __all__ = [
     "ZeroPad3d",
     "attention",
     "functional",
+    "grad",
     "init",
     "parallel",
     "parameter",

@@ -301,6 +301,7 @@ def check_arguments(
         )
     for name, value, kind in (
         ("bias", bias, bool), ("batch_first", batch_first, bool), ("input_size", input_size, int),
+        ("hidden_size", hidden_size, int),
     ):  # fmt: skip
         if not isinstance(value, kind):
             raise TypeError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.export import export
-from ..graph.operation import normalizes
+from ..graph.operation import Operation, normalizes
 from ..kernels.ops import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor
@@ -129,6 +129,14 @@ def maps_between(
     )
 
 
+def between_bytes(op: Operation, x: Tensor, maps: Maps) -> Tensor:
+    """Interpolate bytes: the last axis first, and rounded after each, as PyTorch does."""
+    made = x.float()
+    for axis in reversed(maps.axes):
+        made = (op(made, maps_of(axis)) + 0.5).floor().clamp(0, 255)
+    return made.to(dtypes.uint8)
+
+
 @export(namespace="nn.functional")
 @normalizes
 def interpolate(
@@ -146,7 +154,7 @@ def interpolate(
 
     Args:
         input: (N, C, L), (N, C, H, W) or (N, C, D, H, W), floating point; uint8 too for the
-            nearest modes.
+            nearest modes, `"bilinear"` and `"bicubic"`.
         size: the new sizes of the spatial axes, or one for all.
         scale_factor: what the sizes are multiplied by, instead.
         mode: `"nearest"`, `"nearest-exact"`, `"linear"` (3-d), `"bilinear"` and `"bicubic"` (4-d),
@@ -200,7 +208,8 @@ def interpolate(
         return out
     check_sizes(input, sizes)
     nearest = mode.startswith("nearest")
-    if not (input.dtype.is_floating_point or (nearest and input.dtype is dtypes.uint8)):
+    takes_bytes = nearest or mode in WIDE_OPS
+    if not (input.dtype.is_floating_point or (takes_bytes and input.dtype is dtypes.uint8)):
         kind = {"nearest-exact": "nearest", "bicubic": "cubic"}.get(mode, mode)
         kind = "linear" if kind.endswith("linear") else kind
         raise NotImplementedError(
@@ -214,6 +223,8 @@ def interpolate(
         copied,
     )  # fmt: skip
     op = WIDE_OPS[mode] if antialias else OPS[mode, input.ndim - 2]
+    if input.dtype is dtypes.uint8 and not nearest:
+        return between_bytes(op, input, maps)
     return op.on(input, maps) if maps.axes else input.clone()
 
 
