@@ -393,9 +393,11 @@ def test_errors_of_bags_are_those_of_torch(action):
     assert results[0] == wanted
 
 
-def test_an_index_of_a_bag_that_is_out_of_bounds():
-    with pytest.raises(IndexError):
-        T.nn.functional.embedding_bag(T.tensor([[9]]), T.ones(4, 2)).tolist()
+@pytest.mark.parametrize("index", [9, -1])
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_an_index_of_a_bag_that_is_out_of_bounds(mode, index):
+    with pytest.raises(RuntimeError, match=f"Expected idx >= 0 .* found idx to be {index}"):
+        T.nn.functional.embedding_bag(T.tensor([[index]]), T.ones(4, 2), mode=mode).tolist()
 
 
 # ---------------------------------------------------------------- adaptive softmax

@@ -11,6 +11,7 @@ from .. import dtypes
 from ..graph.launch import launch
 from ..graph.levels import is_traced
 from ..graph.operation import operation
+from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..tensor import Tensor
@@ -21,10 +22,15 @@ from .grids import gather_grid, scatter_sum
 from .joining import cat
 from .rows import select_rows
 from .sort import searchsorted
-from .tables import IN_SELF
 
 INDICES = (dtypes.int32, dtypes.int64)
 NOTHING = -(1 << 62)  # no index
+OUTSIDE = {
+    STATUS_INDEX: (
+        RuntimeError,
+        "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be {0}",
+    )
+}
 
 
 def embedding_bag(
@@ -194,7 +200,7 @@ def largest_of_bags(
     values, places = launch(
         kernels.largest_in_bags, (weight.contiguous(), indices, bounds),
         [(shape, weight.dtype), (shape, dtypes.int64)], bind={"T": weight.dtype}, words=words,
-        n=bags, grain=grain, fallible=True, messages=IN_SELF,
+        n=bags, grain=grain, fallible=True, messages=OUTSIDE,
     )  # fmt: skip
     return values, places
 
@@ -226,7 +232,7 @@ def _summed(
         ),
         [((bags, weight.shape[1]), weight.dtype)], bind={"T": weight.dtype},
         words=(*words, factors is not None, is_mean), n=bags, grain=grain, fallible=True,
-        messages=IN_SELF,
+        messages=OUTSIDE,
     )  # fmt: skip
     return made
 
