@@ -265,6 +265,7 @@ def test_errors_of_interpolation() -> None:
         ((2, 3, 0), (2,), {}),
         ((2, 0, 4, 5), (2,), {}),
         ((3, 4), (2,), {}),
+        ((3,), (None, 2.0), {}),
     ):
         agree_in_error(lambda T, t, a=args, o=options: resize(T, t, *a, **o), normal(*shape))
     agree_in_error(lambda T, t: resize(T, t.long(), 3, mode="linear"), normal(2, 3, 4))

@@ -50,7 +50,7 @@ def as_list(x: Tensor, name: str, value: Any, letter: str) -> list[Any]:
     n = x.ndim - 2
     if not isinstance(value, (list, tuple)):
         value = [value] * n
-    if len(value) != n:
+    elif len(value) != n:
         inputs, what = ("Input and output", "output size of") if letter == "o" else (
             "Input and scale_factor", "scale_factor of shape")  # fmt: skip
         raise ValueError(
