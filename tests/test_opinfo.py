@@ -94,19 +94,17 @@ ON_PURPOSE = [
         "second value",
     ),
     Purpose(
-        "whole numbers are not convolved and not averaged: what PyTorch gives is truncated",
-        """nn_functional_avg_pool1d nn_functional_avg_pool2d nn_functional_avg_pool3d nn_functional_conv1d
-        nn_functional_conv2d nn_functional_conv3d nn_functional_conv_transpose1d
-        nn_functional_conv_transpose2d nn_functional_conv_transpose3d nn_functional_local_response_norm""",
+        "whole numbers are not averaged: what PyTorch gives is truncated",
+        """nn_functional_avg_pool1d nn_functional_avg_pool2d nn_functional_avg_pool3d
+        nn_functional_local_response_norm""",
         FORM + "refused",
         "not implemented for 'Long'",
     ),
     Purpose(
-        "images of bytes are not interpolated: convert to a floating dtype",
-        """nn_functional_interpolate_bilinear nn_functional_interpolate_bicubic
-        nn_functional_upsample_bilinear""",
-        FORM + "refused",
-        "not implemented for 'Byte'",
+        "bytes are rounded from float32: PyTorch's weights are whole numbers, and some results one off",
+        "nn_functional_interpolate_bilinear nn_functional_interpolate_bicubic",
+        FORM + "value",
+        r"np\.uint8",
     ),
     Purpose(
         "patches are of numbers",
