@@ -81,6 +81,7 @@ from ..ops.pool import (
 from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from ..shapes import check_fits
 from ..tensor import Tensor
+from . import grad as grad
 from .multi_head import multi_head_attention_forward
 from .reduction import chosen_reduction, reduced
 
