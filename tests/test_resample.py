@@ -78,6 +78,7 @@ def test_constant_pad_of_long_rows() -> None:
         for kind in (np.float64, np.float32, np.uint8, np.int16, np.bool_):
             x = normal(*shape) * 9 if shape else np.array(2.0)
             agree(lambda T, t, w=widths: functional(T).pad(t, w, value=1), x.astype(kind))
+            agree(lambda T, t, w=widths: T.constant_pad_nd(t, w, 1), x.astype(kind))
     x = channels_last(adjit.randn(2, 40, 5, 3)).requires_grad_()
     out = functional(adjit).pad(x, (1, 0, 2, 1))
     (gx,) = adjit.autograd.grad(out, x, out.detach())

@@ -217,6 +217,7 @@ T.dstack([{x}, {s}]); T.row_stack([{x}, {s}]); T.column_stack([{x}, {s}]); {x}.r
 T.meshgrid({x1}, {x1}, indexing='ij'); T.cartesian_prod({x1}, {x1}); T.combinations({x1})
 T.searchsorted({sorted}, {s}); T.bucketize({f}, {boundaries}); F.one_hot({classes}, 4)
 F.embedding({classes}, {table}); F.embedding({classes}, {table}, padding_idx=0); F.pad({x}, (1, 1))
+T.constant_pad_nd({x}, (1, 1))
 F.embedding_bag({classes}.reshape(1, -1), {table})
 F.embedding_bag({classes}.reshape(1, -1), {table}, mode='sum')
 F.pad({f}, (1, -1), value={number}); F.pad({f2}, (1, 1, 0, 1)); F.pad({f3}, (1, 1), mode='reflect')

@@ -45,14 +45,7 @@ def pad(
         >>> F.pad(adjit.tensor([1., 2.]), (1, 2))
         tensor([0., 1., 2., 0., 0.])
     """
-    widths = tuple([an_int("pad", "pad", 2, p) for p in pad])
-    if len(widths) % 2:
-        raise RuntimeError("Padding length must be divisible by 2")
-    if len(widths) > 2 * input.ndim:
-        raise RuntimeError(
-            "Padding length should be less than or equal to two times the input dimension but got "
-            f"padding length {len(widths)} and input of dimension {input.ndim}"
-        )
+    widths = widths_of(input, pad)
     if mode == "constant":
         return padded.on(input, widths, 0.0 if value is None else value)
     if value is not None and value != 0:
@@ -66,6 +59,41 @@ def pad(
     maps = pad_maps(mode, input.shape, widths)
     op = PADS[mode][len(widths) // 2 - 1]
     return op.on(input, maps) if maps.axes else input.clone()
+
+
+@export
+@normalizes
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+    """Pad with one number: `nn.functional.pad` in its usual mode.
+
+    Differentiable in `input`.
+
+    Args:
+        input: any tensor.
+        pad: (before, after) of the last axis, then of the one before it, and so on; negative numbers cut off.
+        value: the number.
+
+    Raises:
+        RuntimeError: if the numbers do not fit the shape.
+
+    Example:
+        >>> adjit.constant_pad_nd(adjit.tensor([1., 2.]), (1, 2))
+        tensor([0., 1., 2., 0., 0.])
+    """
+    return padded.on(input, widths_of(input, pad), value)
+
+
+def widths_of(input: Tensor, pad: Sequence[int]) -> Shape:
+    """The numbers of a padding, checked."""
+    widths = tuple([an_int("pad", "pad", 2, p) for p in pad])
+    if len(widths) % 2:
+        raise RuntimeError("Padding length must be divisible by 2")
+    if len(widths) > 2 * input.ndim:
+        raise RuntimeError(
+            "Padding length should be less than or equal to two times the input dimension but got "
+            f"padding length {len(widths)} and input of dimension {input.ndim}"
+        )
+    return widths
 
 
 @functools.lru_cache(4096)

@@ -11,7 +11,7 @@ from .conv_plans import Geometry
 from .padding import padded
 
 
-def widths_of(before: Shape, size: Shape, to: Shape) -> Shape:
+def widths_to(before: Shape, size: Shape, to: Shape) -> Shape:
     """What `pad` adds to sizes, or cuts off, so that they become others: the last axis comes first."""
     pairs = [(b, t - n - b) for b, n, t in zip(before, size, to, strict=True)]
     return tuple([width for pair in reversed(pairs) for width in pair])
@@ -43,7 +43,7 @@ def convolved(image: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geom
     seen = tuple(
         [(n - 1) * s + r for n, s, r in zip(geometry.out, geometry.stride, reach, strict=True)]
     )
-    around = padded(image, widths_of(geometry.padding, geometry.image, seen), 0.0)
+    around = padded(image, widths_to(geometry.padding, geometry.image, seen), 0.0)
     taps = weight.unflatten(0, (geometry.groups, len(weight) // geometry.groups))
     return biased(slid(around, taps, geometry.stride, geometry.dilation, reach), bias)
 
@@ -56,7 +56,7 @@ def transposed(upper: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geo
     spread[(..., *[slice(None, None, s) for s in geometry.stride])] = upper
     before = tuple([r - 1 - p for r, p in zip(reach, geometry.padding, strict=True)])
     seen = tuple([n + r - 1 for n, r in zip(geometry.image, reach, strict=True)])
-    around = padded(spread, widths_of(before, wide, seen), 0.0)
+    around = padded(spread, widths_to(before, wide, seen), 0.0)
     turned = weight.flip(tuple(range(2, weight.ndim)))
     turned = turned.unflatten(0, (geometry.groups, len(weight) // geometry.groups))
     ones = (1,) * len(reach)
