@@ -73,12 +73,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return matmul(input, weight.t())
     if input.ndim == 2 and weight.ndim == 2 and bias.ndim == 1:
         return affine.on(input=input, weight=weight, bias=bias)
-    if not (input.ndim and weight.ndim):
-        raise RuntimeError(
-            f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and {weight.ndim}D"
-        )
     if input.ndim == 2:
         return addmm(bias, input, weight.t())
+    if not input.ndim:
+        raise RuntimeError(
+            f"both arguments to linear need to be at least 1D, but they are 0D and {weight.ndim}D"
+        )
     rows = lines_of(input) if input.ndim > 1 else input.unsqueeze(0)
     return as_own(addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0]))
 
