@@ -172,6 +172,61 @@ def test_backward_into_an_intermediate():
     assert x.grad is None
 
 
+def test_backward_into_one_tensor_named_twice():
+    x = leaf([1.0, 2.0])
+    y = x * 3
+    y.sum().backward(inputs=[x, y, x, y])
+    same(x.grad, [3.0, 3.0])
+    same(y.grad, [1.0, 1.0])
+    assert y.retains_grad
+
+
+def test_backward_into_edges():
+    x = leaf([1.0, 2.0])
+    y = x * 3
+    edge = T.autograd.graph.get_gradient_edge
+    T.autograd.backward(y.sum(), inputs=(edge(x), edge(y)))
+    same(x.grad, [3.0, 3.0])
+
+
+def hooked():
+    """A chain of two products with hooks at both tensors and nodes, and what these have been given."""
+    log = []
+    a = leaf(1.0)
+    b = a * 2
+    c = b * 2
+    for name, t, fn in [("b", b, b.grad_fn), ("a", a, b.grad_fn.next_functions[0][0])]:
+        t.register_hook(lambda g, name=name: (log.append((name, g.item())), g * 10)[1])
+        fn.register_prehook(
+            lambda gs, name=name: (log.append((f"{name} before", gs[0].item())), (gs[0] * 7,))[1]
+        )
+        fn.register_hook(lambda _, gs, name=name: log.append((f"{name} after", gs[0].item())))
+    return a, b, c, log
+
+
+def test_nodes_that_do_not_run_run_no_hooks():
+    a, b, c, log = hooked()
+    same(grad(c, b)[0], 20.0)
+    assert log == [("b", 2.0)]
+    a, b, c, log = hooked()
+    same(grad(c, a)[0], 2800.0)
+    through = [("b", 2.0), ("b before", 20.0), ("b after", 140.0), ("a", 280.0)]
+    assert log == through
+    a, b, c, log = hooked()
+    a.register_post_accumulate_grad_hook(lambda t: log.append("accumulated"))
+    c.backward(inputs=[a, b])
+    same(a.grad, 19600.0)
+    same(b.grad, 20.0)
+    assert log == [*through, ("a before", 2800.0), "accumulated", ("a after", 19600.0)]
+
+
+def test_gradients_of_whole_numbers():
+    x = leaf([1.0, 2.0])
+    same(grad(x * 3, x, T.tensor([2, 1]))[0], [6.0, 3.0])
+    (x * 3).backward(T.tensor([True, False]))
+    same(x.grad, [3.0, 0.0])
+
+
 def test_backward_into_nothing():
     with raises(RuntimeError, "`inputs` argument to `backward()` cannot be empty."):
         leaf([1.0]).sum().backward(inputs=[])
@@ -626,6 +681,37 @@ def test_retain_grad():
     same(y.grad, [2.0, 2.0])
     x.retain_grad()
     assert not x.retains_grad
+
+
+def test_retain_grad_of_views_whose_base_is_written():
+    base = leaf([1.0]) * 1
+    view, other = base[:], base[:]
+    view.retain_grad()
+    other.retain_grad()
+    view.mul_(2)
+    (view + other * 3).sum().backward()
+    same(view.grad, [1.0])
+    same(other.grad, [3.0])
+
+
+def test_a_view_that_lost_its_history_is_shown():
+    x = leaf([1.0])
+    with T.no_grad():
+        view = x[:]
+        view *= 2
+    assert repr(view) == "tensor([2.], grad_fn=<Invalid>)"
+
+
+def test_numpy_where_nothing_is_recorded():
+    x = leaf([1.0, 2.0])
+    with T.no_grad():
+        assert x.numpy().tolist() == [1.0, 2.0]
+        assert np.asarray(x).tolist() == [1.0, 2.0]
+    with raises(
+        RuntimeError,
+        "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
+    ):
+        x.numpy()
 
 
 def test_retain_grad_needs_requires_grad():
@@ -1096,6 +1182,7 @@ def test_modes_on_generators():
     assert one.send("value") == (False, "value")
     assert T.is_grad_enabled()
     assert one.throw(Refusal()) == (False, "caught")
+    assert T.is_grad_enabled()
     with pytest.raises(StopIteration) as stop:
         next(one)
     assert stop.value.value == "end"
@@ -1103,6 +1190,26 @@ def test_modes_on_generators():
     next(other)
     other.close()
     assert closed == [False, False]
+    assert T.is_grad_enabled()
+
+
+def test_modes_on_generators_that_go_on_after_errors():
+    @T.no_grad()
+    def generator():
+        caught = 0
+        while caught < 2:
+            try:
+                yield caught, T.is_grad_enabled()
+            except Refusal:
+                caught += 1
+        return "end"
+
+    one = generator()
+    assert next(one) == (0, False)
+    assert one.throw(Refusal()) == (1, False)
+    with pytest.raises(StopIteration) as stop:
+        one.throw(Refusal())
+    assert stop.value.value == "end"
     assert T.is_grad_enabled()
 
 
@@ -1617,10 +1724,75 @@ def test_an_input_returned_as_it_is():
     assert y.grad_fn.name() == "SevenfoldBackward"
     y.sum().backward()
     same(x.grad, [7.0, 7.0])
-    with pytest.raises(
-        RuntimeError, match=r"^Output 0 of Sevenfold is a view and is being modified"
-    ):
+    with raises(RuntimeError, f"Output 0 of Sevenfold is a view and is being {WRITTEN}"):
         Sevenfold.apply(x + 0).add_(1)
+    base = x + 0
+    y = Sevenfold.apply(base)
+    base.add_(1)
+    with raises(
+        RuntimeError,
+        "Output 0 of Sevenfold is a view and its base or another view of its base has been "
+        + WRITTEN,
+    ):
+        y.sum()
+    plain_input = T.ones(2)
+    with raises(
+        RuntimeError,
+        "A view was created in no_grad mode and is being "
+        + WRITTEN.replace("inplace.", "inplace with grad mode enabled."),
+    ):
+        Sevenfold.apply(plain_input).mul_(x)
+    with T.no_grad():
+        y = Sevenfold.apply(x)
+    assert y is not x
+    assert not y.requires_grad
+    assert x.requires_grad
+
+
+WRITTEN = (
+    "modified inplace. This view was created inside a custom Function (or because an input was returned "
+    "as-is) and the autograd logic to handle view+inplace would override the custom backward associated "
+    "with the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix "
+    "this by cloning the output of the custom Function."
+)
+
+
+def test_a_view_that_a_custom_function_made_and_wrote():
+    @custom
+    class Part:
+        def forward(ctx, x):
+            part = x.clone()[1:]
+            part += 2
+            return part
+
+        def backward(ctx, g):
+            return T.cat([g.new_zeros(1), g * 5])
+
+    x = leaf([1.0, 2.0, 3.0])
+    y = Part(x)
+    assert y.grad_fn.name() == "PartBackward"
+    same(y.detach(), [4.0, 5.0])
+    y.sum().backward()
+    same(x.grad, [0.0, 5.0, 5.0])
+    with raises(RuntimeError, f"Output 0 of Part is a view and is being {WRITTEN}"):
+        Part(x).mul_(2)
+
+
+def test_an_input_returned_as_it_is_without_gradients():
+    @custom
+    class Constant:
+        def forward(ctx, x):
+            ctx.mark_non_differentiable(x)
+            return x
+
+        def backward(ctx, g):
+            return g
+
+    x = leaf([1.0])
+    with T.no_grad():
+        assert not Constant(x).requires_grad
+    assert not Constant(x).requires_grad
+    assert x.requires_grad
 
 
 def test_grad_mode_inside_custom_functions():
@@ -1665,6 +1837,48 @@ def test_once_differentiable():
         "trying to differentiate twice a function that was marked with @once_differentiable",
     ):
         g.sum().backward()
+
+
+@adjit_only
+def test_once_differentiable_is_found_from_the_inputs():
+    class Square(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @T.autograd.function.once_differentiable
+        def backward(ctx, g):
+            return 2 * g * ctx.saved_tensors[0]
+
+    x, weight = leaf([1.0, 2.0]), leaf([1.0, 2.0])
+    (g,) = grad((Square.apply(x) * weight).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="trying to differentiate twice"):
+        grad(g.sum() + x.sum(), x)  # else the part through `g` would be left out
+
+
+def test_setup_context_gets_defaults():
+    class Power(T.autograd.Function):
+        @staticmethod
+        def forward(x, n=3):
+            return x**n
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.n = inputs
+            ctx.save_for_backward(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            with quiet():
+                (x,) = ctx.saved_variables  # the old name
+            return g * ctx.n * x ** (ctx.n - 1), None
+
+    x = leaf([1.0, 2.0])
+    same(grad(Power.apply(x).sum(), x)[0], [3.0, 12.0])
+    same(grad(Power.apply(x, 2).sum(), x)[0], [2.0, 4.0])
+    same(grad(Power.apply(x, n=2).sum(), x)[0], [2.0, 4.0])
 
 
 def test_setup_context():
@@ -1722,6 +1936,22 @@ def test_incomplete_custom_functions():
         "to use it with backward mode AD.",
     ):
         OneWay.apply(leaf([1.0])).sum().backward()
+
+    class TwoWays(OneWay):
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 2
+
+    with raises(
+        RuntimeError,
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+        "implement one of them.",
+    ):
+        TwoWays.apply(leaf([1.0])).sum().backward()
 
 
 def test_backward_inside_backward():

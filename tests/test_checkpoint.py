@@ -121,6 +121,16 @@ def test_hooks_see_each_tensor_once_and_only_inside_of_the_block():
     refused(RuntimeError, saved.FREED, lambda: z.backward())
 
 
+def test_a_hook_that_writes_into_what_it_is_given_is_refused():
+    text = (
+        "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+        "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open "
+        "an issue if you need to perform in-place operations on the input to a pack hook."
+    )
+    with graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t):
+        refused(RuntimeError, text, lambda: leaf([2.0]).exp())
+
+
 def test_the_innermost_hooks_act():
     x = leaf([2.0])
     names = []

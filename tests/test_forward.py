@@ -439,6 +439,14 @@ def custom(lib: Any, ad: Any) -> list[str]:
     functions["dirty"] = define(dirty, lambda ctx, a: a.mul_(2))
     functions["not in place"] = define(dirty, lambda ctx, a: a * 2)
     functions["places"] = define(with_places, lambda ctx, a: (a * 2, None))
+    functions["nothing in place"] = define(dirty, lambda ctx, a: a)
+    functions["places with a tangent"] = define(with_places, lambda ctx, a: (a * 2, a))
+    as_it_is, part = lambda ctx, x: x, lambda ctx, x: x[1:]
+    functions["as it is"] = define(as_it_is, lambda ctx, a: a.view_as(a))
+    functions["as it is, no view"] = define(as_it_is, lambda ctx, a: a)
+    functions["part"] = define(part, lambda ctx, a: a[1:])
+    functions["part, no view"] = define(part, lambda ctx, a: a[1:] * 2)
+    functions["part of another"] = define(part, lambda ctx, a: a.clone()[1:])
     functions["save"] = define(lambda ctx, x: ctx.save_for_forward(3), lambda ctx, a: a)
     x, t = lib.tensor([1.0, 2.0]), lib.tensor([1.0, 3.0])
     for name, function in functions.items():

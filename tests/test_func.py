@@ -464,6 +464,41 @@ def test_functional_calls_leave_the_module_as_it_was():
     assert all(t is before[k] for k, t in module.named_parameters())
 
 
+def test_jacobians_of_numbers():
+    def program(L, x, w, b):
+        f = lambda x: x**3  # noqa: E731
+        ways = [L.func.jacrev, L.func.jacfwd, L.func.hessian]
+        F, t = L.autograd.functional, x[0, 0]
+        return (
+            *[way(f)(t) for way in ways], L.func.jacrev(f, chunk_size=1)(t),
+            F.jacobian(f, t, vectorize=True), F.hessian(f, t, vectorize=True),
+            F.jacobian(f, t, vectorize=True, strategy="forward-mode"),
+        )  # fmt: skip
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        both(program, X, W, B)
+
+
+def test_jacobians_row_by_row_may_look_at_values():
+    class Square(adjit.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            assert len(g.nonzero()) == 1
+            return 2 * g * ctx.saved_tensors[0]
+
+    jacobian = adjit.func.jacrev(Square.apply, chunk_size=1)(adjit.tensor([1.0, 3.0]))
+    assert jacobian.tolist() == [[2.0, 0.0], [0.0, 6.0]]
+
+
 # ----- autograd.functional -----
 
 

@@ -75,6 +75,7 @@ SAME = [
     "L.isin(L.tensor([3., L.nan, L.inf, -L.inf, 2.]), L.tensor([L.nan, 2., -L.inf]))",
     "L.isin(L.tensor([1., L.nan, -L.inf]), L.tensor([L.nan]))",
     "L.isin(L.tensor([True]), L.tensor([True]))",
+    "L.quantile(L.tensor(3.), L.tensor(.5), keepdim=True)",
     "L.quantile(L.ones(2), 1.5)",
     "L.quantile(L.ones(2), L.ones(2, 2))",
     "L.quantile(L.ones(0), 0.5)",

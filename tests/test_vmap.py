@@ -395,6 +395,34 @@ def test_errors_are_pytorchs(call):
     assert hidden.sub("", text) == hidden.sub("", expected)
 
 
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (adjit.mm, [(4, 2, 2), (4, 2, 2)]), (adjit.mm, [(2,), (2, 2)]), (adjit.mm, [(2, 3), (2, 3)]),
+        (adjit.mv, [(3,), (3,)]), (adjit.mv, [(3, 3), (3, 3)]), (adjit.mv, [(2, 3), (2,)]),
+        (adjit.dot, [(2,), (3,)]), (adjit.dot, [(2, 3), (2, 3)]), (adjit.vdot, [(2,), (3,)]),
+        (adjit.bmm, [(2, 2), (2, 2)]), (adjit.addmm, [(5, 2, 2), (2, 2), (2, 2)]),
+        (adjit.addmv, [(3, 2), (2, 2), (2,)]), (adjit.addmv, [(2, 2), (1, 2), (2,)]),
+        (adjit.baddbmm, [(2, 2), (1, 2, 2), (2, 2, 2)]), (adjit.baddbmm, [(3, 2, 2), (1, 2, 2), (1, 2, 2)]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("in_dims", [0, "first", "last"])
+def test_products_of_examples_that_do_not_fit_are_refused(function, shapes, in_dims):
+    """What is an error for one example must not find a meaning for many."""
+    with pytest.raises(RuntimeError) as one:
+        function(*map(adjit.ones, shapes))
+    if in_dims:
+        last = len(shapes) - 1
+        in_dims = tuple(
+            [0 if k == (0 if in_dims == "first" else last) else None for k in range(last + 1)]
+        )
+    axes = in_dims or (0,) * len(shapes)
+    given = [adjit.ones(s if a is None else (3, *s)) for s, a in zip(shapes, axes, strict=True)]
+    with pytest.raises(RuntimeError) as many:
+        vmap(function, in_dims=in_dims)(*given)
+    assert str(many.value).split()[0] in ("self", str(one.value).split()[0])
+
+
 def test_calls_known_to_machine_code_ask_the_level_too():
     """Draws that were repeated by machine code before are an error inside of `vmap`, and are not afterwards."""
     for _ in range(6):

@@ -817,14 +817,14 @@ class Tensor(TensorBase):
             force: detach first where needed.
 
         Raises:
-            RuntimeError: if the tensor needs gradients and `force` is False.
+            RuntimeError: if the tensor needs gradients, these are recorded and `force` is False.
             TypeError: if it is on a GPU and `force` is False.
 
         Example:
             >>> adjit.tensor([1., 2.]).numpy()
             array([1., 2.], dtype=float32)
         """
-        if self.requires_grad and not force:
+        if state.grad and self.requires_grad and not force:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 "instead."
@@ -953,7 +953,7 @@ class Tensor(TensorBase):
 
     def _shown(self, tangent: str | None = None) -> str:
         """The text of a tensor, perhaps with that of its tangent."""
-        fn, kind = self.grad_fn, type(self)
+        kind = type(self)
         is_plain = "_is_plain" in vars(kind) or kind in tracers
         prefix = "tensor(" if is_plain else f"{kind.__name__}("
         return printing.tensor_repr(
@@ -962,11 +962,19 @@ class Tensor(TensorBase):
             is_default_dtype=self.spec.dtype
             in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
             requires_grad=self.requires_grad,
-            grad_fn_name=None if fn is None else fn.short_name,
+            grad_fn_name=self._shown_fn(),
             prefix=prefix,
             device=self._shown_device(),
             tangent=tangent,
         )
+
+    def _shown_fn(self) -> str | None:
+        """The name of `grad_fn` as `repr` shows it, which a view may have lost."""
+        try:
+            fn = self.grad_fn
+        except RuntimeError:  # what `current_fn` raises of a view whose history cannot be told
+            return "Invalid"
+        return None if fn is None else str(fn.short_name)
 
     def _shown_device(self) -> str | None:
         """The device as `repr` shows it: not the one that everybody has."""
@@ -976,12 +984,11 @@ class Tensor(TensorBase):
         return repr(self)
 
     def _repr_html_(self) -> str:
-        fn = self.grad_fn
         return printing.tensor_html(
             self._values(),
             dtype_name=repr(self.spec.dtype),
             requires_grad=self.requires_grad,
-            grad_fn_name=None if fn is None else fn.short_name,
+            grad_fn_name=self._shown_fn(),
             kind=type(self).__name__,
             device=self._shown_device(),
         )

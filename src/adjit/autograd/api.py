@@ -9,7 +9,7 @@ from typing import Any
 from ..devices import CPU
 from ..graph import record
 from ..graph.export import add_method
-from ..graph.state import record_gradients, resume_gradients, state
+from ..graph.state import state
 from ..graph.trace import remembered
 from ..ops.creation import ones, tensor, zeros_like
 from ..ops.index import raise_zero_dim
@@ -17,7 +17,7 @@ from ..schedule.settle import settle
 from ..shapes import Size, is_dense
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
-from .engine import accumulate, run_backward
+from .engine import run_backward
 from .graph import GradientEdge
 from .pulling import pull_back
 
@@ -51,10 +51,6 @@ def _initial(outputs: Sequence[Any], grads: Any) -> list[Any]:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{k}] has a shape of {_size(g.shape)} and "
                 f"output[{k}] has a shape of {_size(out.shape)}."
-            )
-        if not g.dtype.is_floating_point:
-            raise RuntimeError(
-                f"For grad_output[{k}] of dtype {g.dtype} a floating-point dtype was expected"
             )
         result.append(g if g.dtype is out.dtype else g.to(out.dtype))
     return result
@@ -146,7 +142,8 @@ def backward(
         retain_graph: keep what the graph saved; the default is the value of `create_graph`.
         create_graph: record the backward pass itself.
         grad_variables: the old name of `grad_tensors`.
-        inputs: accumulate into these only.
+        inputs: accumulate into these only, leaves, others (which keep their gradients from then on:
+            `retain_grad`), or edges.
         retain_variables: the old name of `retain_graph`.
 
     Raises:
@@ -189,17 +186,10 @@ def backward(
                 "One of the differentiated Tensors given as 'inputs' to backward does not require "
                 f"grad (input {k})"
             )
-    found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
-    before = record_gradients(bool(create_graph))
-    try:
-        for t, g in zip(targets, found, strict=True):
-            accumulate(t, g)
-    finally:
-        if before and not state.grad:
-            resume_gradients()
-        else:
-            record_gradients(before)
-    settle()
+    for t in targets:
+        if type(t) is not GradientEdge:
+            t.retain_grad()
+    run_backward(roots, grads, keep=keep, create=create_graph, targets=targets, accumulates=True)
 
 
 def grad(

@@ -362,7 +362,7 @@ class Walk:
                 ]
             extras = fn.extras
             if extras is not None:
-                grads = self.before(fn, as_tensors(fn, grads))
+                grads = self.arrived(fn, as_tensors(fn, grads))
             if goals and fn in goals:
                 for nr, g in enumerate(as_tensors(fn, grads)):
                     if (fn, nr) in targets:
@@ -371,6 +371,8 @@ class Walk:
                     continue  # it is a leaf
             if useful is not None and fn not in useful:
                 continue
+            if extras is not None and extras.pre_hooks:
+                grads = self.before(fn, grads)
             is_watched = extras is not None or checks_for_nan or state.grad
             if not is_watched and len(grads) == 1 and self.add_part(fn, grads[0]):
                 continue
@@ -408,8 +410,8 @@ class Walk:
                 else:
                     found[nr] = self.accumulate(parent, nr, found[nr], g)
 
-    def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        """Tensor hooks, retained gradients, node pre-hooks."""
+    def arrived(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Tensor hooks, retained gradients."""
         extras = fn.extras
         assert extras is not None
         self.current = fn
@@ -422,6 +424,12 @@ class Walk:
             t = reference()
             if t is not None and grads[nr] is not None:
                 add_to_grad(t, grads[nr])
+        return grads
+
+    def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Node pre-hooks, only of nodes that run."""
+        extras = fn.extras
+        assert extras is not None
         for hook in list(extras.pre_hooks.values()):
             found = hook(tuple(grads))
             if found is not None:
@@ -449,9 +457,11 @@ class Walk:
         self.order = found = list(seen)
         self.ends = reach(found, seen)
 
-    def narrow(self) -> None:
-        """Find the nodes that lead to a target."""
+    def narrow(self, accumulates: bool) -> None:
+        """Find the nodes that lead to a target. Where a walk `accumulates`, targets run as all others do."""
         goals, order = self.goals, self.order
+        if accumulates:
+            self.goals, self.targets = set(), set()
         if goals.issuperset(self.ends) and not any(fn.edges for fn in goals):
             return  # the targets are all the leaves: everything leads to one
         leads = set(goals)  # the targets, and all that leads to one
@@ -462,6 +472,8 @@ class Walk:
                     leads.add(fn)
                     useful.add(fn)
                     break
+        if accumulates:
+            useful |= goals
 
 
 def name_of(hook: Any) -> str:
@@ -536,18 +548,19 @@ def run_backward(
     keep: bool,
     create: bool,
     targets: list[Any] | None = None,
+    accumulates: bool = False,
 ) -> list[Any] | None:
     """Send `grads` back from `roots`.
 
-    Without `targets`, leaves accumulate. With them only the way to them is walked, and their
-    gradients are returned, None for those that no gradient reached.
+    Without `targets`, leaves accumulate. With them only the way to them is walked: where it `accumulates`,
+    those that are leaves do, else their gradients are returned, None for those that no gradient reached.
     """
     edges = [record.edge_of(root) for root in roots]
     starts = [(edge, g) for edge, g in zip(edges, grads, strict=True) if edge is not None]
     walk = Walk(bool(keep), targets)
     walk.reach([edge[0] for edge, _ in starts])
     if targets is not None:
-        walk.narrow()
+        walk.narrow(accumulates)
     if state.session is not None:
         state.session.ran_backward(walk.order if walk.useful is None else walk.useful)
     before = record_gradients(bool(create))
@@ -567,7 +580,7 @@ def run_backward(
             not create
         ):  # gradients to go on computing with stay recorded, and fuse with what follows
             settle()
-    if targets is None:
+    if targets is None or accumulates:
         return None
     return [
         None if (edge := record.edge_of(t)) is None else walk.captured.get(edge) for t in targets

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ..graph import inplace, record
 from ..graph.levels import innermost, is_traced, tracers
-from ..graph.node import MULTIPLE, GradContext, GradNode, View, node_class
+from ..graph.node import IN_FUNCTION, MULTIPLE, GradContext, GradNode, View, node_class
 from ..graph.saved import FREED, Packed, modified_error, packed
 from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
@@ -24,7 +26,30 @@ class FunctionOp:
         self.backward_name = f"{cls.__name__}Backward"
         has_backward = cls.backward is not Function.backward
         self.backward = cls.backward if has_backward else getattr(cls, "vjp", cls.backward)
+        if has_backward and hasattr(cls, "vjp"):
+            self.backward = _refuse_both
         self.node_class = type(self.backward_name, (FunctionNode,), {"__slots__": ()})
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """That of `forward`."""
+        return inspect.signature(self.cls.forward)
+
+    @functools.cached_property
+    def by_position(self) -> int:
+        """How many arguments `forward` takes by position."""
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(p.kind in kinds for p in self.signature.parameters.values())
+
+    def with_defaults(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call as `setup_context` gets them: by position, with those left out."""
+        if len(args) >= self.by_position and not kwargs:
+            return args, kwargs
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
 
     def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Call the user's backward and check what it returns."""
@@ -76,6 +101,14 @@ class FunctionOp:
         raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
 
 
+def _refuse_both(*args: Any) -> NoReturn:
+    """The backward of a function that has two."""
+    raise RuntimeError(
+        "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+        "implement one of them."
+    )
+
+
 def _expandable(small: Any, large: Any) -> bool:
     if len(small) > len(large):
         return False
@@ -104,7 +137,7 @@ class FunctionCtx(GradContext):
     _dirty: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
     _node: Any = None
-    _outputs: tuple[int, ...] = ()
+    _differentiable: tuple[bool, ...] = ()  # which outputs are
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Save tensors (or None) for backward; they come back as `saved_tensors`, version-checked.
@@ -180,6 +213,14 @@ class FunctionCtx(GradContext):
             found.append(t)
         return tuple(found)
 
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        """The old name of `saved_tensors`, which warns."""
+        warnings.warn(
+            "'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2
+        )
+        return self.saved_tensors
+
 
 class _Static(type):
     """Refuses instances: everything is a static method."""
@@ -247,6 +288,7 @@ class Function(metaclass=_Static):
         """
         raise NotImplementedError("setup_context is not implemented.")
 
+    _op: FunctionOp
     generate_vmap_rule = False  # whether `vmap` runs forward and backward on examples
 
     @staticmethod
@@ -334,6 +376,8 @@ class Function(metaclass=_Static):
             >>> Double.apply(adjit.tensor([1., 2.]))
             tensor([2., 4.])
         """
+        if cls.setup_context is not Function.setup_context:
+            args, kwargs = _op_of(cls).with_defaults(args, kwargs)
         level: Any = innermost(args) if tracers and is_traced(args) else None
         if isinstance(level, DualLevel):
             return _pushed(cls, level, args, kwargs)
@@ -377,6 +421,15 @@ NOT_IN_PLACE = (
     "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
 )
 
+NO_VIEW = (
+    "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a "
+    "view."
+)
+OTHER_VIEW = (
+    "A custom Function is returning a view but the jvp is not returning a view of the given grad "
+    "input."
+)
+
 
 def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, Any]) -> Any:
     """Call a function on values, its `jvp` on tangents."""
@@ -396,6 +449,7 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
         t.clone() if t is not None and any(v is d for d in ctx._dirty) else t
         for t, v in zip(tangents, values, strict=True)
     ]
+    versions = [None if t is None else t.counter.version for t in tangents]
     ctx.is_pushing = True
     try:
         found = cls.jvp(ctx, *tangents)
@@ -413,9 +467,17 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
             raise RuntimeError(
                 f"expected Variable or None (got {type(t).__name__}) for grad output {k}."
             )
+        if t is not None and not ctx._differentiable[k]:
+            raise RuntimeError(
+                f"Function's jvp returned a gradient at position {k}, but  the corresponding forward output "
+                "is not a differentiable Tensor.You should return None at that position instead."
+            )
         written = next((j for j, v in enumerate(values) if v is o), None)
+        if written is None and t is not None and o.view_of is not None:
+            _check_is_view(o, t, values, tangents)
         if written is not None and any(o is d for d in ctx._dirty) and level.has(args[written]):
-            if t is not tangents[written]:
+            is_changed = t is not None and t.counter.version != versions[written]
+            if t is not tangents[written] or not is_changed:
                 raise RuntimeError(NOT_IN_PLACE)
             level.write_tangent(args[written], t)
             duals.append(args[written])
@@ -424,6 +486,19 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
         else:
             duals.append(o)
     return tuple(duals) if isinstance(made, tuple) else duals[0]
+
+
+def _check_is_view(out: Any, tangent: Any, values: list[Any], tangents: list[Any]) -> None:
+    """Refuse a tangent that is not to the tangent of an input what `out`, a view, is to that input."""
+    if is_traced((out, tangent)):
+        return  # of what is behind them nothing is known here
+    if tangent.view_of is None:
+        raise RuntimeError(NO_VIEW)
+    for v, t in zip(values, tangents, strict=True):
+        if t is None or is_traced((v, t)) or v.storage is not out.storage:
+            continue
+        if t.storage is not tangent.storage:
+            raise RuntimeError(OTHER_VIEW)
 
 
 def _finish(
@@ -445,6 +520,10 @@ def _finish(
     node = record.new_grad_node(_op_of(cls), edges, tuple(specs))
     node.context = ctx
     node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
+    ctx._differentiable = tuple(
+        record.is_tensor(o) and o.dtype.is_floating_point and id(o) not in constant for o in outs
+    )
+    kind = MULTIPLE if wanted and sum(ctx._differentiable) > 1 else IN_FUNCTION
     results = []
     numbers: dict[int, int] = {}
     for k, o in enumerate(outs):
@@ -463,20 +542,18 @@ def _finish(
             results.append(o)
             numbers[id(o)] = k
             continue
-        if not wanted or id(o) in constant or not o.dtype.is_floating_point:
-            results.append(o.detach() if id(o) in given and wanted else o)
-            if id(o) in constant:
-                results[-1].needs_grad = False
-                results[-1].edge = None
-            continue
-        out = o
-        if id(o) in given:
-            out = o.detach()
-            base = o if o.view_of is None else o.view_of.base
-            out.view_of = View(base, o.counter.version, MULTIPLE)
-        record.give_history(out, node, k)
+        is_recorded = wanted and ctx._differentiable[k]
+        base = o if o.view_of is None else o.view_of.base
+        out = o.detach() if id(o) in given else o
+        if out.view_of is not None or (out is not o and (is_recorded or not record.needs_grad(o))):
+            out.view_of = View(base, o.counter.version, kind)
         results.append(out)
-        numbers[id(o)] = k
+        if is_recorded:
+            record.give_history(out, node, k)
+            numbers[id(o)] = k
+        elif id(o) in constant:
+            out.needs_grad = False
+            out.edge = None
     if wanted:
         kept: list[Any] = []
         for t in ctx._saved:
@@ -496,9 +573,13 @@ def _finish(
     return tuple(results)
 
 
-@functools.cache
 def _op_of(cls: type[Function]) -> FunctionOp:
-    return FunctionOp(cls)
+    """What the class of a function keeps, so that it goes when the class goes."""
+    op: FunctionOp | None = cls.__dict__.get("_op")
+    if op is None:
+        op = FunctionOp(cls)
+        cls._op = op
+    return op
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -520,7 +601,10 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         if not with_history:
             return found
         results = found if isinstance(found, tuple) else (found,)
-        refusing = tuple(blocked(r, ONCE) if record.is_tensor(r) else r for r in results)
+        node = None if ctx._node is None else ctx._node()
+        edges = [record.edge_of(g) for g in grads if record.is_tensor(g)]
+        behind = [e for e in (*edges, *(() if node is None else node.edges)) if e is not None]
+        refusing = tuple(blocked(r, ONCE, behind) if record.is_tensor(r) else r for r in results)
         return refusing if isinstance(found, tuple) else refusing[0]
 
     return wrapped

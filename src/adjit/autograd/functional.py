@@ -525,7 +525,9 @@ def _all_rows(outputs: Tensors, inputs: Tensors, create_graph: bool) -> list[Ten
     ]
     parts = [g.split(counts) for g in whole]
     return [
-        tuple(part[k].reshape(*out.shape, *t.shape) for part, t in zip(parts, inputs, strict=True))
+        tuple(
+            part[k].reshape((*out.shape, *t.shape)) for part, t in zip(parts, inputs, strict=True)
+        )
         for k, out in enumerate(outputs)
     ]
 
@@ -548,7 +550,7 @@ def _all_columns(outputs: Tensors, inputs: Tensors) -> list[Tensors]:
         whole = out.new_zeros((total, *out.shape)) if column is None else column
         found.append(
             tuple(
-                part.movedim(0, -1).reshape(*out.shape, *t.shape)
+                part.movedim(0, -1).reshape((*out.shape, *t.shape))
                 for part, t in zip(whole.split(counts), inputs, strict=True)
             )
         )

@@ -32,22 +32,22 @@ class _Mode:
             @functools.wraps(function)
             def generator(*args: Any, **kwargs: Any) -> Any:
                 running = function(*args, **kwargs)
-                sent: Any = None
+                go_on: Callable[[Any], Any] = running.send
+                given: Any = None
                 try:
                     while True:
                         with self.clone():
                             try:
-                                value = running.send(sent)
+                                value = go_on(given)
                             except StopIteration as end:
                                 return end.value
+                        go_on = running.send
                         try:
-                            sent = yield value
+                            given = yield value
                         except GeneratorExit:
                             raise
                         except BaseException as error:
-                            with self.clone():
-                                value = running.throw(error)
-                            sent = yield value
+                            go_on, given = running.throw, error
                 finally:
                     with self.clone():
                         running.close()

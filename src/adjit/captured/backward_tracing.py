@@ -53,8 +53,8 @@ class GradientPlace(NamedTuple):
 class InnerWalk(Walk):
     """A walk that ends where the captured function began, before any hooks there."""
 
-    def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        return grads if fn in self.goals else super().before(fn, grads)
+    def arrived(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        return grads if fn in self.goals else super().arrived(fn, grads)
 
 
 class TracedGraph(NamedTuple):

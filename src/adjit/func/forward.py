@@ -175,7 +175,9 @@ def jacfwd(
         for value, t in zip(found.values, found.tangents, strict=True):
             whole = level.full(value.new_zeros(value.shape) if t is None else t)
             parts = whole.movedim(0, -1).split(sizes, -1)
-            blocks = [p.reshape(*value.shape, *x.shape) for p, x in zip(parts, inputs, strict=True)]
+            blocks = [
+                p.reshape((*value.shape, *x.shape)) for p, x in zip(parts, inputs, strict=True)
+            ]
             blocks = tree_unflatten(blocks, spec)
             columns.append(blocks[0] if isinstance(places, int) else blocks)
         jacobian = tree_unflatten(columns, found.spec)

@@ -437,7 +437,8 @@ def jacrev(
         made = []
         for k, out in enumerate(outputs):
             blocks = [
-                part[k].reshape(*out.shape, *t.shape) for part, t in zip(parts, inputs, strict=True)
+                part[k].reshape((*out.shape, *t.shape))
+                for part, t in zip(parts, inputs, strict=True)
             ]
             of_inputs = tree_unflatten(blocks, input_spec)
             made.append(of_inputs[0] if isinstance(numbers, int) else of_inputs)
@@ -458,7 +459,11 @@ def _rows(
     for start in range(0, total, step) if total else (0,):
         stop = min(start + step, total)
         parts = unit_rows(outputs, counts, start, stop)
-        found.append(tree_leaves(vmap(vjp_fn)(tree_unflatten(parts, spec))))
+        if chunk_size == 1:  # without vmap, which not every function can take
+            row = vjp_fn(tree_unflatten([part[0] for part in parts], spec))
+            found.append([g.unsqueeze(0) for g in tree_leaves(row)])
+        else:
+            found.append(tree_leaves(vmap(vjp_fn)(tree_unflatten(parts, spec))))
     return found[0] if len(found) == 1 else [cat(list(part)) for part in zip(*found, strict=True)]
 
 

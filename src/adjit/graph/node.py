@@ -249,7 +249,7 @@ class RemovableHandle:
 
 # ----- views -----
 
-NO_GRAD, MULTIPLE = "no_grad", "multiple"
+NO_GRAD, MULTIPLE, IN_FUNCTION = "no_grad", "multiple", "in_function"  # why it is not written into
 
 
 class View:

@@ -42,6 +42,13 @@ def keep(saves: Sequence[int], operands: Arguments, out: TensorBase) -> SavedPai
     return tuple(saved)
 
 
+WRITTEN_BY_HOOK = (
+    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+    "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open "
+    "an issue if you need to perform in-place operations on the input to a pack hook."
+)
+
+
 class Packed:
     """What a hook of the user made of a saved tensor, and how the tensor is had back."""
 
@@ -55,11 +62,13 @@ class Packed:
         else:  # the value as it is now, whatever is written into the tensor later
             storage = make_storage(t.storage.value, t.storage.spec)
             given = make_tensor(storage, t.spec, t.offset)
-        before = record_gradients(False)
+        before, version = record_gradients(False), given.counter.version
         try:
             self.packed = pack_hook(given)
         finally:
             record_gradients(before)
+        if given.counter.version != version:
+            raise RuntimeError(WRITTEN_BY_HOOK)
 
     def unpack(self) -> NewTensor:
         """The tensor, with the history that it had."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ from ..shapes import Shape
 from . import record
 from .levels import innermost, is_traced, tracers
 from .node import (
+    IN_FUNCTION,
     MULTIPLE,
     NO_GRAD,
+    Edge,
     GradContext,
     Gradient,
     GradNode,
@@ -173,7 +176,7 @@ def refuse_view(t: TensorBase, event: str) -> None:
     if not kind:
         return
     name = "" if t.fn is None else re.sub(r"Backward\d*$", "", t.fn.name())
-    if kind == MULTIPLE and name:
+    if kind in (MULTIPLE, IN_FUNCTION) and name:
         text = f"Output {t.nr} of {name} is a view and {event}. "
     else:
         made = f"Output {t.nr} of {name} is a view of a view which" if name else "A view"
@@ -184,6 +187,13 @@ def refuse_view(t: TensorBase, event: str) -> None:
             "not allow the output views to be modified inplace. You should replace the inplace "
             "operation by an out-of-place one."
         )
+    elif kind == IN_FUNCTION:
+        text += (
+            "This view was created inside a custom Function (or because an input was returned as-is) and "
+            "the autograd logic to handle view+inplace would override the custom backward associated with "
+            "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix "
+            "this by cloning the output of the custom Function."
+        )
     else:
         text += (
             "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
@@ -192,6 +202,13 @@ def refuse_view(t: TensorBase, event: str) -> None:
             "to be tracked)."
         )
     raise RuntimeError(text)
+
+
+def _keep_retaining(t: TensorBase, fn: GradNode, former: Edge | None) -> None:
+    """Have the gradient of a view kept where it arrives from now on, and no longer where it did."""
+    fn.more().retained[0] = weakref.ref(t)
+    if former is not None:
+        former[0].more().retained.pop(former[1], None)
 
 
 def current_fn(t: TensorBase) -> GradNode | None:
@@ -209,6 +226,9 @@ def current_fn(t: TensorBase) -> GradNode | None:
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
             fn.context = ViewVjp(lambda g: registry["scatter_strided"](g, target, spec, offset))
             fn.outputs = (spec,)
+            former = t.edge
             record.give_history(t, fn)
+            if t.meta is not None and t.meta.retains_grad:
+                _keep_retaining(t, fn, former)
         info.version = t.counter.version
     return t.fn

@@ -298,15 +298,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
         tensor([[5., 8.]])
     """
     record.check_tensor("mm", "mat2", 2, mat2)
-    check_dims(input, 2, "self must be a matrix")
-    check_dims(mat2, 2, "mat2 must be a matrix")
-    check_matrices(input, mat2)
-    if input.dtype is not mat2.dtype:
-        raise RuntimeError(
-            "expected m1 and m2 to have the same dtype, but got: "
-            f"{input.dtype.row.c} != {mat2.dtype.row.c}"
-        )
-    check_multiplies("addmm_impl_cpu_", input.dtype)
+    check_product(input, mat2)
     return multiply(input, mat2)
 
 
@@ -318,8 +310,22 @@ def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
     return g.mm(mat2.t()), input.t().mm(g)
 
 
+def check_product(input: Tensor, mat2: Tensor) -> None:
+    """Raise if `mm` of two tensors has no meaning."""
+    check_dims(input, 2, "self must be a matrix")
+    check_dims(mat2, 2, "mat2 must be a matrix")
+    check_matrices(input, mat2)
+    if input.dtype is not mat2.dtype:
+        raise RuntimeError(
+            "expected m1 and m2 to have the same dtype, but got: "
+            f"{input.dtype.row.c} != {mat2.dtype.row.c}"
+        )
+    check_multiplies("addmm_impl_cpu_", input.dtype)
+
+
 @mm.batched
 def _(batch: Batch, input: Tensor, mat2: Tensor) -> Tensor:
+    check_product(input, mat2)
     if batch.has(mat2):
         return batch.wrapped(batched_product(batch.full(input), batch.full(mat2)))
     rows = batch.full(input)
@@ -421,6 +427,7 @@ def _(g: Tensor, input: Tensor, vec: Tensor) -> Any:
 
 @mv.batched
 def _(batch: Batch, input: Tensor, vec: Tensor) -> Tensor:
+    check_vector_product(input, vec, input.shape[:1], input.dtype)
     if not batch.has(input):
         return batch.wrapped(mm(batch.full(vec), input.t()))
     made = batched_product(batch.full(input), batch.full(vec).unsqueeze(-1))
@@ -512,8 +519,15 @@ def _(g: Tensor, input: Tensor, tensor: Tensor) -> Any:
 
 
 @dot.batched
-def _(input: Tensor, tensor: Tensor) -> Tensor:
-    return batched_product(input.unsqueeze(1), tensor.unsqueeze(2)).reshape(input.shape[0])
+def _(batch: Batch, input: Tensor, tensor: Tensor) -> Tensor:
+    return dots(batch, input, tensor)
+
+
+def dots(batch: Batch, x: Tensor, y: Tensor) -> Tensor:
+    """The dot products of two vectors in all examples."""
+    check_dot(x, y)
+    product = batched_product(batch.full(x).unsqueeze(1), batch.full(y).unsqueeze(2))
+    return batch.wrapped(product.reshape(batch.size))
 
 
 @export(method=True, out=True)
@@ -541,8 +555,8 @@ def _(g: Tensor, input: Tensor, other: Tensor) -> Any:
 
 
 @vdot.batched
-def _(input: Tensor, other: Tensor) -> Tensor:
-    return batched_product(input.unsqueeze(1), other.unsqueeze(2)).reshape(input.shape[0])
+def _(batch: Batch, input: Tensor, other: Tensor) -> Tensor:
+    return dots(batch, input, other)
 
 
 @export(method=True, out=True)

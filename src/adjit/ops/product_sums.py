@@ -68,6 +68,7 @@ def _(g: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Any:
 @addmm.batched
 def _(batch: Batch, input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = scaled(mat1.mm(mat2), alpha)
+    check_expands(input, product.shape)
     return product if beta == 0 else scaled(input, beta) + product
 
 
@@ -126,6 +127,7 @@ def _(g: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Any:
 
 @addmv.batched
 def _(batch: Batch, input: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+    check_vector_product(mat, vec, input.shape, input.dtype)
     product = scaled(mat.mv(vec), alpha)
     return product if beta == 0 else scaled(input, beta) + product
 
@@ -225,6 +227,7 @@ def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
 @baddbmm.batched
 def _(batch: Batch, input: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = scaled(batch1.bmm(batch2), alpha)
+    check_expands(input, product.shape)
     return product if beta == 0 else scaled(input, beta) + product
 
 

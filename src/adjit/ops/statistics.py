@@ -476,7 +476,7 @@ def _quantile(
     if not keepdim:
         return found
     if dim is None:
-        return found.reshape(*q.shape, *[1] * input.ndim)
+        return found.reshape((*q.shape, *[1] * input.ndim))
     return found.unsqueeze(axis + q.ndim) if input.ndim else found
 
 
