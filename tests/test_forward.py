@@ -476,6 +476,25 @@ def test_functions_of_the_user_push_as_pytorchs() -> None:
 # ------------------------------------------------------------------ jvp and jacfwd
 
 
+def test_masks_and_places_of_dual_tensors() -> None:
+    """Shapes that depend on values are known, other than inside of `vmap`."""
+    x, t = adjit.tensor([1.0, -2.0, 3.0]), adjit.tensor([1.0, 10.0, 100.0])
+    for function, wanted in [
+        (lambda x: x[x > 0], [1.0, 100.0]),
+        (lambda x: x[x.nonzero()[1:, 0]], [10.0, 100.0]),
+        (lambda x: x[adjit.where(x > 0)], [1.0, 100.0]),
+        (lambda x: x.clone().index_put((x > 0,), x[x < 0]), [10.0, 10.0, 10.0]),
+    ]:
+        assert jvp(function, (x,), (t,))[1].tolist() == wanted
+        with fwAD.dual_level():
+            pushed = function(fwAD.make_dual(x, t))
+            assert fwAD.unpack_dual(pushed).tangent.tolist() == wanted
+    with pytest.raises(RuntimeError, match=r"^vmap: We do not support"):
+        adjit.func.vmap(lambda x: jvp(lambda x: x[x > 0], (x,), (x,))[1])(x.expand(2, 3))
+    with pytest.raises(NotImplementedError, match="Trying to use forward AD with _unique2"):
+        jvp(lambda x: x.unique(), (x,), (t,))
+
+
 def test_jvp_takes_and_gives_containers() -> None:
     x, t = randn(3), randn(3)
     out, pushed, aux = jvp(

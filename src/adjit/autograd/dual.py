@@ -161,6 +161,10 @@ class DualLevel(Level):
         """Whether a tensor is a dual tensor of this level."""
         return t.__class__ is Dual and t.level is self
 
+    def elements(self, t: Any) -> Any:
+        """The value."""
+        return t.value
+
     def value(self, t: Any) -> Any:
         """A tensor without this level's tangent, which parts of a list are too."""
         if t.__class__ is tuple or t.__class__ is list:

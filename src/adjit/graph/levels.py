@@ -54,6 +54,10 @@ class Level(ABC):
         """Random numbers, by a function of the axes that are to be in front: those of one example at most."""
         return of(())
 
+    def elements(self, t: NewTensor) -> NewTensor | None:
+        """What a tracer of this level stands for, if that has the same elements."""
+        return None
+
     @abstractmethod
     def stripped(self, t: NewTensor) -> NewTensor:
         """What a tensor stands for at this level, inside of what levels entered later have made of it."""
@@ -127,6 +131,13 @@ def level_of(values: Iterable[Argument]) -> Level | None:
         if level is not None and (found is None or level.number > found.number):
             found = level
     return found
+
+
+def elements_of(t: NewTensor) -> NewTensor | None:
+    """A tensor with the elements of `t` that is no tracer; None where a level has none or many of them."""
+    while t.__class__ in tracers:
+        t = t.level.elements(t)
+    return t
 
 
 def is_traced(values: Iterable[Argument]) -> bool:

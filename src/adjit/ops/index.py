@@ -14,7 +14,7 @@ from ..graph import copy_slices, inplace, record, write
 from ..graph.batching import Batch
 from ..graph.export import export, in_place
 from ..graph.fastpath import assigning
-from ..graph.levels import tracers
+from ..graph.levels import elements_of, tracers
 from ..graph.operation import operation
 from ..graph.record import is_differentiated
 from ..graph.state import state
@@ -23,7 +23,7 @@ from ..graph.view_cache import caches_views
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, slicing, view
-from .masks import nonzero, refuse_traced, rows_where
+from .masks import nonzero, rows_where, untraced
 from .tables import IN_BRACKETS, broadcast_indices, read_rows, write_rows
 
 Indices = Sequence[Tensor | None]
@@ -312,11 +312,13 @@ def walk_tensor(
         return picked(viewed, dim, int(item.__index__()), axis), dim
     index = on_device_of(viewed, index)
     if index.dtype in MASKS:
-        if index.__class__ in tracers:
+        mask = elements_of(index) if tracers else index
+        if mask is None:
             raise RuntimeError(
                 "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
                 "batch over indexing with a boolean mask."
             )
+        index = mask
         if index.ndim == 0:
             viewed = view.unsqueeze(viewed, dim)
             index = index.reshape(1)
@@ -548,7 +550,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     places: list[Tensor | None] = []
     for item in indices:
         if item is not None and item.dtype in MASKS:
-            refuse_traced("nonzero", item)
+            item = untraced("nonzero", item)
             check_mask(item, len(places), input)
             places += nonzero(item, as_tuple=True)
         else:

@@ -11,7 +11,7 @@ from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.inplace import write_out
 from ..graph.launch import launch
-from ..graph.levels import tracers
+from ..graph.levels import elements_of, tracers
 from ..graph.node import dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.record import result
@@ -37,13 +37,24 @@ def block_ends(mask: Tensor) -> Tensor:
     )  # fmt: skip
 
 
-def refuse_traced(name: str, x: Tensor) -> None:
-    """Raise inside of transforms, where the shape of a result cannot depend on elements."""
-    if x.__class__ in tracers:
+def untraced(name: str, x: Tensor) -> Tensor:
+    """A tensor with the elements of `x`, on which the shape of a result depends: not inside of `vmap`."""
+    found = elements_of(x) if tracers else x
+    if found is None:
         raise RuntimeError(
             "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
             f"aten::{name}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this "
             "feature."
+        )
+    return found
+
+
+def refuse_traced(name: str, x: Tensor) -> None:
+    """Raise inside of transforms, for ops with results of a floating dtype that have no derivative."""
+    if untraced(name, x) is not x:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {name} that does not support it because it has not been "
+            "implemented yet."
         )
 
 
@@ -76,7 +87,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
                 f"{out.dtype.legacy}"
             )
         return write_out("nonzero", out, nonzero(input))
-    refuse_traced("nonzero", input)
+    input = untraced("nonzero", input)
     if as_tuple:
         return tuple(nonzero(at_least_1d(input)).unbind(1))
     axes, size = input.ndim, input.numel()
