@@ -365,6 +365,34 @@ def test_a_network_goes_without_its_values():
     )
 
 
+WITHOUT_DERIVATIVE = {
+    "unique": lambda lib, x: lib.unique(x, return_counts=True)[0],
+    "unique rows": lambda lib, x: x.unique(dim=0),
+    "neighbours": lambda lib, x: lib.unique_consecutive(x),
+    "neighbouring rows": lambda lib, x: x.unique_consecutive(dim=0),
+    "histogram": lambda lib, x: lib.histogram(x, 3).hist,
+    "rows": lambda lib, x: lib.histogramdd(x, [2, 2]).hist,
+    "edges": lambda lib, x: lib.histogramdd(x, [lib.tensor([0.0, 1.5, 3.0])] * 2).hist,
+    "weight": lambda lib, x: lib.histogramdd(lib.ones(2, 2), [2, 2], weight=x[0]).hist,
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_what_has_no_derivative_says_so_in_backward(name):
+    """A gradient that is left out would be a wrong one."""
+
+    def told(lib):
+        x = lib.tensor([[1.0, 2.0], [2.0, 1.0]], requires_grad=True)
+        with lib.no_grad():
+            assert not WITHOUT_DERIVATIVE[name](lib, x).requires_grad
+        made = WITHOUT_DERIVATIVE[name](lib, x)
+        with pytest.raises(Exception, match="derivative for") as caught:
+            (made.sum() + x.sum()).backward()
+        return made.tolist(), type(caught.value), str(caught.value)
+
+    assert told(adjit) == told(torch)
+
+
 def test_counts_of_many_are_those_of_numpy():
     data = RNG.integers(0, 50, size=20_000)
     assert adjit.bincount(adjit.tensor(data)).tolist() == np.bincount(data).tolist()

@@ -403,6 +403,7 @@ def test_errors_are_pytorchs(call):
         (adjit.dot, [(2,), (3,)]), (adjit.dot, [(2, 3), (2, 3)]), (adjit.vdot, [(2,), (3,)]),
         (adjit.bmm, [(2, 2), (2, 2)]), (adjit.addmm, [(5, 2, 2), (2, 2), (2, 2)]),
         (adjit.addmv, [(3, 2), (2, 2), (2,)]), (adjit.addmv, [(2, 2), (1, 2), (2,)]),
+        (adjit.addbmm, [(1, 2, 2), (1, 2, 2), (1, 2, 2)]),
         (adjit.baddbmm, [(2, 2), (1, 2, 2), (2, 2, 2)]), (adjit.baddbmm, [(3, 2, 2), (1, 2, 2), (1, 2, 2)]),
     ],
 )  # fmt: skip

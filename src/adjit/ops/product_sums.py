@@ -290,4 +290,5 @@ def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
 @addbmm.batched
 def _(batch: Batch, input: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
     product = scaled(batch1.bmm(batch2).sum(0), alpha)
+    check_expands(input, product.shape)
     return product if beta == 0 else scaled(input, beta) + product

@@ -11,6 +11,7 @@ from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
+from ..graph.record import is_differentiated
 from ..kernels.ops import sort as kernels
 from ..shapes import Shape, an_int, listed, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
@@ -457,16 +458,35 @@ def distinct(x: Tensor, order: Tensor, records: int, width: int) -> tuple[Tensor
     return firsts[:found], inverse, counts[:found]
 
 
+@operation("NotImplemented")
+def undifferentiated(input: Tensor, values: Tensor, name: str) -> Tensor:
+    """What an op without a derivative made of `input`, with a history that ends in an error."""
+    return values.clone()
+
+
+@undifferentiated.vjp
+def _(g: Tensor, name: str) -> Any:
+    raise NotImplementedError(f"the derivative for '{name}' is not implemented.")
+
+
+undifferentiated.batched_as_body()
+
+
 def outcome(
-    values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool
+    name: str,
+    input: Tensor,
+    found: tuple[Tensor, Tensor, Tensor],
+    return_inverse: bool,
+    return_counts: bool,
 ) -> Any:
-    """What was asked for: one tensor, or a tuple."""
-    asked = [values]
+    """What was asked for: one tensor, or a tuple. `name` is PyTorch's for what has no derivative."""
+    values, inverse, counts = found
+    asked = [undifferentiated(input, values, name) if is_differentiated(input) else values]
     if return_inverse:
         asked.append(inverse)
     if return_counts:
         asked.append(counts)
-    return tuple(asked) if len(asked) > 1 else values
+    return tuple(asked) if len(asked) > 1 else asked[0]
 
 
 def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -514,7 +534,8 @@ def unique(
 ) -> Any:
     """The distinct elements, or the distinct slices along a dimension, in order.
 
-    The shape depends on the values, so what was recorded is computed. Not differentiable.
+    The shape depends on the values, so what was recorded is computed. Not differentiable: sending a gradient
+    back is an error.
 
     Args:
         input: any shape and dtype; two NaN are distinct.
@@ -527,8 +548,10 @@ def unique(
         >>> adjit.tensor([3, 1, 3]).unique(return_counts=True)
         (tensor([1, 3]), tensor([1, 2]))
     """
-    refuse_traced("_unique2" if dim is None else "unique_dim", input)
-    return outcome(*distinct_along(input, dim, True), return_inverse, return_counts)
+    name = "_unique2" if dim is None else "unique_dim"
+    refuse_traced(name, input)
+    found = distinct_along(input, dim, True)
+    return outcome(name, input, found, return_inverse, return_counts)
 
 
 @export(method=True)
@@ -545,7 +568,8 @@ def unique_consecutive(
         tensor([1, 2, 1])
     """
     refuse_traced("unique_consecutive" if dim is None else "unique_dim_consecutive", input)
-    return outcome(*distinct_along(input, dim, False), return_inverse, return_counts)
+    found = distinct_along(input, dim, False)
+    return outcome("unique_consecutive", input, found, return_inverse, return_counts)
 
 
 # ---------------------------------------------------------------- searching

@@ -9,7 +9,7 @@ from typing import Any
 from .. import dtypes
 from ..graph.export import export
 from ..graph.operation import operation
-from ..graph.record import check_tensor, is_tensor
+from ..graph.record import check_tensor, is_differentiated, is_tensor
 from ..graph.view import as_own
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
@@ -217,7 +217,7 @@ def histogramdd(
 ) -> Any:
     """Count rows in bins of several axes, or add up their weights, as `(hist, bin_edges)`.
 
-    Not differentiable.
+    Not differentiable: sending a gradient back is an error.
 
     Args:
         input: (..., D), of a floating dtype: rows of D coordinates.
@@ -277,7 +277,27 @@ def histogramdd(
         counts = counts / counts.sum()
         for axis, edge in enumerate(edges):
             counts = counts / edge.diff().reshape([-1] + [1] * (axes - 1 - axis))
+    if any(t is not None and is_differentiated(t) for t in (input, weight)):
+        way = "bin_tensors" if any(map(is_tensor, wanted)) else "bin_cts"
+        counts, *ends = _with_history(input, weight, [counts, *edges], way)
+        edges = tuple(ends)
     return HistogramOfRows(counts, edges)
+
+
+@operation("NotImplemented")
+def _with_history(
+    input: Tensor, weight: Tensor | None, found: Sequence[Tensor], way: str
+) -> tuple[Tensor, ...]:
+    """What was counted, with a history that ends in an error."""
+    return tuple([t.clone() for t in found])
+
+
+@_with_history.vjp
+def _(gs: Any, way: str) -> Any:
+    raise RuntimeError(f"derivative for aten::_histogramdd_from_{way} is not implemented")
+
+
+_with_history.batched_as_body()
 
 
 def _checked_edges(rows: Tensor, edges: Tensor, axis: int) -> Tensor:
