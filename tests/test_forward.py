@@ -375,6 +375,7 @@ def errors(lib: Any, ad: Any) -> list[str]:
     attempt(lambda: product(lambda x: x, (3,), (t,)))
     attempt(lambda: product(lambda x: lib.ones(2), (x,), (t,), strict=True))
     attempt(lambda: product(lambda x: (), (x,), (t,)))
+    attempt(lambda: product(lambda x: None, (x,), (t,)))
     return found
 
 

@@ -46,21 +46,26 @@ def apply_to_examples(
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and "
             f"implement the vmap staticmethod or set generate_vmap_rule=True. {MORE}"
         )
-    are_examples = [level.has(a) for a in args]
-    given = [a.value if there else a for a, there in zip(args, are_examples, strict=True)]
+    in_dims = _parts(lambda a: 0 if level.has(a) else None, tuple(args))
+    given = _parts(lambda a: a.value if level.has(a) else a, tuple(args))
     before = state.levels
     state.levels = tuple([other for other in before if other.number < level.number])
     try:
         if not has_rule:
-            made = _generated(base, cls, level, are_examples).apply(*given, **kwargs)
+            made = _generated(base, cls, level, in_dims).apply(*given, **kwargs)
             return _each(level.wrapped, made)
         info = VmapInfo(level.size, level.randomness)
-        found = cls.vmap(
-            info, tuple([0 if there else None for there in are_examples]), *given, **kwargs
-        )
+        found = cls.vmap(info, in_dims, *given, **kwargs)
     finally:
         state.levels = before
     return _by_rule(cls, level, found)
+
+
+def _parts(change: Callable[[Any], Any], value: Any) -> Any:
+    """`change` of all that is in tuples and lists."""
+    if value.__class__ is tuple or value.__class__ is list:
+        return value.__class__([_parts(change, part) for part in value])
+    return change(value)
 
 
 def _each(change: Callable[[Any], Any], made: Any) -> Any:
@@ -84,15 +89,16 @@ def _by_rule(cls: Any, level: BatchLevel, found: Any) -> Any:
     def one(t: Any, dim: int | None) -> Any:
         return t if dim is None else level.wrapped(t.movedim(dim, 0))
 
-    if not isinstance(output, tuple):
-        return one(output, dims)
-    each = dims if isinstance(dims, tuple) else (dims,) * len(output)
-    if len(each) != len(output):
+    several = output if isinstance(output, tuple) else (output,)
+    is_listed = isinstance(dims, tuple) and isinstance(output, tuple)
+    each = dims if is_listed else (dims,) * len(several)
+    if len(each) != len(several) or any(isinstance(dim, (tuple, list)) for dim in each):
         raise RuntimeError(
             "The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. "
             f"Expected out_dims={dims} to be compatible with the structure of `output`. {MORE}"
         )
-    return tuple([one(t, dim) for t, dim in zip(output, each, strict=True)])
+    made = tuple([one(t, dim) for t, dim in zip(several, each, strict=True)])
+    return made if isinstance(output, tuple) else made[0]
 
 
 class _Context:
@@ -132,7 +138,7 @@ class _OfExamples(NamedTuple):
     value: Any
 
 
-def _generated(base: Any, cls: Any, level: BatchLevel, are_examples: Sequence[bool]) -> Any:
+def _generated(base: Any, cls: Any, level: BatchLevel, in_dims: tuple[Any, ...]) -> Any:
     """The function of all examples; each of its parts runs the user's at a level of its own."""
     size, randomness = level.size, level.randomness
 
@@ -154,10 +160,10 @@ def _generated(base: Any, cls: Any, level: BatchLevel, are_examples: Sequence[bo
             found = cls.backward(_Context(ctx, inner), *given)
             return _each(inner.full, tuple(found) if isinstance(found, list) else found)
 
-    def _given(inner: BatchLevel, args: Sequence[Any]) -> list[Any]:
-        return [
-            inner.wrapped(a) if there else a for a, there in zip(args, are_examples, strict=True)
-        ]
+    def _given(inner: BatchLevel, args: Any, dims: Any = in_dims) -> Any:
+        if dims.__class__ is tuple or dims.__class__ is list:
+            return [_given(inner, a, dim) for a, dim in zip(args, dims, strict=True)]
+        return args if dims is None else inner.wrapped(args)
 
     parts = {"forward": forward, "setup_context": setup_context, "backward": backward}
     return type(f"Vmapped{cls.__name__}", (base,), {k: staticmethod(f) for k, f in parts.items()})

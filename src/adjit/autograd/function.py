@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..graph import inplace, record
-from ..graph.levels import innermost, is_traced, tracers
+from ..graph.levels import is_traced, level_of, tracers
 from ..graph.node import IN_FUNCTION, MULTIPLE, GradContext, GradNode, View, node_class
 from ..graph.saved import FREED, Packed, modified_error, packed
 from ..graph.state import record_gradients, resume_gradients, state
@@ -378,10 +378,13 @@ class Function(metaclass=_Static):
         """
         if cls.setup_context is not Function.setup_context:
             args, kwargs = _op_of(cls).with_defaults(args, kwargs)
-        level: Any = innermost(args) if tracers and is_traced(args) else None
-        if isinstance(level, DualLevel):
-            return _pushed(cls, level, args, kwargs)
-        if level is not None:
+        level: Any = level_of(args) if tracers else None
+        if isinstance(
+            level, DualLevel
+        ):  # what is in lists is no input, here as everywhere but in vmap
+            if is_traced(args):
+                return _pushed(cls, level, args, kwargs)
+        elif level is not None:
             return apply_to_examples(Function, cls, level, args, kwargs)
         if state.inside and cls.setup_context is Function.setup_context:
             raise RuntimeError(NO_SETUP)

@@ -76,7 +76,7 @@ def check_tensors(values: Sequence[Any], name: str) -> None:
 
 def check_outputs(values: Sequence[Any]) -> None:
     """Raise if a function gave nothing, or something that is no tensor."""
-    if not values:
+    if not values or (len(values) == 1 and values[0] is None):
         raise RuntimeError(
             f"{JVP}: Expected f to be a function that has non-empty output (got output = {values})"
         )

@@ -280,7 +280,7 @@ _STAR = _Star()
 
 def check_tensors(output: Sequence[Any], api: str) -> None:
     """Raise if a function gave nothing, or something that is no tensor."""
-    if not output:
+    if not output or (len(output) == 1 and output[0] is None):
         raise RuntimeError(
             f"{api}: Expected f to be a function that has non-empty output (got output = {output})"
         )
