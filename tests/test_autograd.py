@@ -929,6 +929,10 @@ def test_post_accumulate_hooks_return_nothing():
     x.register_post_accumulate_grad_hook(lambda p: 3)
     with raises(TypeError, "expected Variable, but hook returned 'int'"):
         x.sum().backward()
+    x = leaf([1.0])
+    x.register_post_accumulate_grad_hook(lambda p: p.grad)
+    with raises(RuntimeError, "Tensor post accumulate grad hooks should return None."):
+        x.sum().backward()
 
 
 def test_node_hooks():

@@ -131,6 +131,19 @@ def test_a_hook_that_writes_into_what_it_is_given_is_refused():
         refused(RuntimeError, text, lambda: leaf([2.0]).exp())
 
 
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_a_backward_inside_of_a_checkpoint(early_stop):
+    def f(x):
+        a, b = x.sin().exp(), x.cos().exp()
+        (g,) = T.autograd.grad(a.sum(), x)
+        return (b * g).sin()
+
+    x = leaf([0.5, 2.0])
+    (wanted,) = T.autograd.grad(f(x).sum(), x)
+    made = checkpoint(f, x, use_reentrant=False, early_stop=early_stop)
+    same(T.autograd.grad(made.sum(), x)[0], wanted)
+
+
 def test_the_innermost_hooks_act():
     x = leaf([2.0])
     names = []

@@ -125,6 +125,8 @@ def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
     if t.meta is not None and t.meta.post_hooks:
         for hook in list(t.meta.post_hooks.values()):
             returned = hook(t)
+            if record.is_tensor(returned):
+                raise RuntimeError("Tensor post accumulate grad hooks should return None.")
             if returned is not None:
                 raise wrong_type(returned)
 

@@ -186,6 +186,9 @@ class _Checkpoint:
             function, kwargs, rng_state, context,
         )  # fmt: skip
         self.is_checked, self.stops_early = is_checked, stops_early
+        self.has_returned = (
+            False  # before, a backward inside of the function asks for what it has saved so far
+        )
         self.saved: list[dict[str, Any]] = []  # what each saved tensor looked like
         self.again: dict[int, Tensor] = {}  # those that were computed again, by number
         self.others = [None if isinstance(arg, Tensor) else arg for arg in args]
@@ -215,6 +218,8 @@ class _Checkpoint:
         def keep(t: Tensor) -> Tensor:
             nonlocal count
             if count >= len(self.saved):
+                if not self.has_returned:
+                    return t
                 raise CheckpointError(
                     "torch.utils.checkpoint: trying to save more tensors during recomputation than "
                     "during the original forward pass."
@@ -315,7 +320,9 @@ def checkpoint(
         determinism_check == "default", early_stop if _stops_early is None else _stops_early,
     )  # fmt: skip
     with saved_tensors_hooks(region.pack, region.unpack), forward_context:
-        return function(*args, **kwargs)
+        made = function(*args, **kwargs)
+    region.has_returned = True
+    return made
 
 
 def checkpoint_sequential(

@@ -83,8 +83,8 @@ def _with_ties(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _check_names(module: Module, given: dict[str, Tensor]) -> None:
     own = _own(module)
-    unexpected = [name for name in given if name not in own]
-    missing = [name for name in own if name not in given]
+    unexpected = sorted(name for name in given if name not in own)
+    missing = sorted(name for name in own if name not in given)
     texts = []
     if unexpected:
         texts.append(f"Unexpected key(s): {', '.join(map(repr, unexpected))}.")
