@@ -376,6 +376,7 @@ BAD = [
     (lambda L, x: L.func.vmap(lambda x: L.multinomial(x.abs()[0], 1))(x)),
     (lambda L, x: L.func.vmap(lambda x: L.bernoulli(x.sigmoid()), randomness="same")(x)),
     (lambda L, x: L.func.vmap(lambda x: L.multinomial(x.abs()[0], 1), randomness="same")(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.clone().bernoulli_(x.sigmoid()), randomness="same")(x)),
     (lambda L, x: L.autograd.grad(x, x, L.ones(2, 2), is_grads_batched=True)),
 ]  # fmt: skip
 
@@ -452,6 +453,8 @@ DRAWS = {
     "randperm": lambda x: adjit.randperm(50),
     "randint": lambda x: adjit.randint(0, 1000, (50,)),
     "bernoulli": lambda x: adjit.bernoulli(adjit.full((50,), 0.5)),
+    "bernoulli_": lambda x: x.clone().bernoulli_(0.5),
+    "bernoulli_ of shared chances": lambda x: x.clone().bernoulli_(adjit.full((50,), 0.5)),
     "multinomial": lambda x: adjit.multinomial(adjit.ones(50), 20),
 }
 

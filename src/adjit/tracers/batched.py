@@ -232,14 +232,14 @@ class BatchLevel(Level):
     def _drawn(self, op: Any, given: dict[str, Any]) -> Any:
         """What an operation draws."""
         first, *more = [name for name, t in given.items() if is_tensor(t)]
-        by_values = op.rules.draws == "values" or more
+        read = [first, *more] if op.rules.draws == "values" else more  # of the first else the shape alone
 
         def of(lead: tuple[int, ...]) -> Any:
             if lead:
                 return op.with_bound(
                     {k: self.full(t) if is_tensor(t) else t for k, t in given.items()}
                 )
-            if by_values and any(map(self.has, given.values())):
+            if any(self.has(given[name]) for name in read):
                 raise RuntimeError(SAME)
             one = given[first]
             return op.with_bound({**given, first: one.value[0] if self.has(one) else one})
