@@ -399,6 +399,7 @@ def test_errors_are_pytorchs(call):
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
+        (adjit.tril, [(3,)]), (adjit.triu, [(3,)]),
         (adjit.mm, [(4, 2, 2), (4, 2, 2)]), (adjit.mm, [(2,), (2, 2)]), (adjit.mm, [(2, 3), (2, 3)]),
         (adjit.mv, [(3,), (3,)]), (adjit.mv, [(3, 3), (3, 3)]), (adjit.mv, [(2, 3), (2,)]),
         (adjit.dot, [(2,), (3,)]), (adjit.dot, [(2, 3), (2, 3)]), (adjit.vdot, [(2,), (3,)]),
@@ -409,7 +410,7 @@ def test_errors_are_pytorchs(call):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("in_dims", [0, "first", "last"])
-def test_products_of_examples_that_do_not_fit_are_refused(function, shapes, in_dims):
+def test_examples_that_do_not_fit_are_refused(function, shapes, in_dims):
     """What is an error for one example must not find a meaning for many."""
     with pytest.raises(RuntimeError) as one:
         function(*map(adjit.ones, shapes))

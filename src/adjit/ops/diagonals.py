@@ -10,6 +10,7 @@ from .. import dtypes
 from ..dtypes import carrier
 from ..formats import contiguous_format
 from ..graph import write
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -27,11 +28,16 @@ from . import creation, slicing
 # --------------------------------------------------------------------------- triangles, diagonals
 
 
+def check_matrix(name: str, x: Tensor) -> None:
+    """Raise if a tensor has no triangles."""
+    if x.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+
+
 def triangle(name: str, x: Tensor, diagonal: int, upper: bool) -> Tensor:
     """`x` with one side of a diagonal set to zero, recorded."""
     diagonal = an_int(name, "diagonal", 2, diagonal)
-    if x.ndim < 2:
-        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
+    check_matrix(name, x)
     x = x.contiguous()
     rows, columns = x.shape[-2:]
     return launch(
@@ -72,7 +78,10 @@ def _(g: Tensor, diagonal: int) -> Any:
     return tril(g, diagonal)
 
 
-tril.batched_over()
+@tril.batched
+def _(batch: Batch, input: Tensor, diagonal: int) -> Tensor:
+    check_matrix("tril", input)
+    return batch.wrapped(tril(batch.full(input), diagonal))
 
 
 @export(method=True, inplace=True, out=True)
@@ -98,7 +107,10 @@ def _(g: Tensor, diagonal: int) -> Any:
     return triu(g, diagonal)
 
 
-triu.batched_over()
+@triu.batched
+def _(batch: Batch, input: Tensor, diagonal: int) -> Tensor:
+    check_matrix("triu", input)
+    return batch.wrapped(triu(batch.full(input), diagonal))
 
 
 def triangle_indices(

@@ -232,7 +232,9 @@ class BatchLevel(Level):
     def _drawn(self, op: Any, given: dict[str, Any]) -> Any:
         """What an operation draws."""
         first, *more = [name for name, t in given.items() if is_tensor(t)]
-        read = [first, *more] if op.rules.draws == "values" else more  # of the first else the shape alone
+        read = (
+            [first, *more] if op.rules.draws == "values" else more
+        )  # of the first else the shape alone
 
         def of(lead: tuple[int, ...]) -> Any:
             if lead:
