@@ -1782,6 +1782,25 @@ def test_a_view_that_a_custom_function_made_and_wrote():
         Part(x).mul_(2)
 
 
+def test_what_forward_records_stays_inside():
+    w = leaf([1.0, 2.0])
+
+    @custom
+    class Recording:
+        def forward(ctx, x):
+            with T.enable_grad():
+                return w * x
+
+        def backward(ctx, g):
+            return g * 5
+
+    assert not Recording(T.ones(2)).requires_grad
+    x = leaf([1.0, 1.0])
+    Recording(x).sum().backward()
+    same(x.grad, [5.0, 5.0])
+    assert w.grad is None
+
+
 def test_an_input_returned_as_it_is_without_gradients():
     @custom
     class Constant:

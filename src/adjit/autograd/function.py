@@ -550,13 +550,12 @@ def _finish(
         out = o.detach() if id(o) in given else o
         if out.view_of is not None or (out is not o and (is_recorded or not record.needs_grad(o))):
             out.view_of = View(base, o.counter.version, kind)
-        results.append(out)
         if is_recorded:
             record.give_history(out, node, k)
             numbers[id(o)] = k
-        elif id(o) in constant:
-            out.needs_grad = False
-            out.edge = None
+        elif out.needs_grad and out.view_of is None:
+            out = out.detach()  # what `forward` recorded is its own affair
+        results.append(out)
     if wanted:
         kept: list[Any] = []
         for t in ctx._saved:
