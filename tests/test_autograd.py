@@ -1782,6 +1782,41 @@ def test_a_view_that_a_custom_function_made_and_wrote():
         Part(x).mul_(2)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_lie_as_their_leaves(create_graph):
+    x = T.ones(5, 4)
+    by_hand = {
+        "product": lambda w: (x @ w.t()).pow(2).sum(),
+        "copy": lambda w: (w.t().contiguous() * T.arange(12.0).reshape(4, 3)).sum(),
+        "turned": lambda w: (w * T.arange(12.0).reshape(3, 4)).sum(),
+        "sum": lambda w: w.t().sum(0).sum(),
+    }
+    for function in by_hand.values():
+        for w in (
+            leaf(np.arange(12.0).reshape(3, 4).tolist()),
+            leaf(np.arange(12.0).reshape(4, 3).tolist()).detach().t(),
+        ):
+            w.requires_grad_()
+            for _ in range(12):  # machine code begins after some
+                w.grad = None
+                with quiet():
+                    function(w).backward(create_graph=create_graph)
+                assert w.grad.stride() == w.stride()
+                assert not w.grad._is_view() or create_graph
+            (wanted,) = grad(function(w), w)
+            same(w.grad.detach(), wanted)
+    w, turned = leaf(np.arange(12.0).reshape(3, 4).tolist()), T.ones(4, 3).t().clone()
+    for _ in range(12):
+        w.grad = None
+        with quiet():
+            (w + 1).backward(turned, create_graph=create_graph)
+        assert w.grad.stride() == (4, 1)
+    gaps = T.ones(3, 8)[:, ::2].requires_grad_()
+    with quiet():
+        by_hand["product"](gaps).backward(create_graph=create_graph)
+    assert gaps.grad.stride() == (4, 1)
+
+
 def test_what_forward_records_stays_inside():
     w = leaf([1.0, 2.0])
 

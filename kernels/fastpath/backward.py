@@ -172,7 +172,7 @@ def new_grad(runtime, fn, g, captured):
         return 0
     if is_bare(runtime, g):
         return new_tensor(runtime, own(g), item(get(fn, GRAD_OUTPUTS), 0))
-    return new_own_copy(runtime, g) if captured == none else own(g)
+    return new_own_copy(runtime, g, leaf) if captured == none else own(g)
 
 
 @helper
@@ -185,11 +185,14 @@ def is_free(runtime, leaf):
 
 
 @helper
-def new_own_copy(runtime, g):
-    """A handle of its own on the value of a gradient, if that is all of its memory; else 0."""
+def new_own_copy(runtime, g, leaf):
+    """A handle of its own on the value of a gradient, if that is all of its memory and lies as the leaf does;
+    else 0."""
     if not is_tensor(runtime, g) or get(g, TENSOR_OFFSET) != zero(runtime):
         return 0
     storage, spec = get(g, TENSOR_STORAGE), get(g, TENSOR_SPEC)
+    if spec != get(leaf, TENSOR_SPEC):
+        return 0
     whole = get(storage, STORAGE_SPEC)
     is_whole = spec == whole or (
         get(spec, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE)

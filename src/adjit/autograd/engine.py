@@ -121,6 +121,9 @@ def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
     """
     if g is None or not t.needs_grad:
         return
+    if not is_own and g.spec is not t.spec and t.grad_value() is None:
+        like = laid_out(g, t.spec)
+        g, is_own = like, like is not g
     add_to_grad(t, g, is_own)
     if t.meta is not None and t.meta.post_hooks:
         for hook in list(t.meta.post_hooks.values()):
@@ -147,6 +150,18 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
             t.set_grad(total.record(old, g))
         else:
             old.add_(g)
+
+
+def laid_out(g: NewTensor, spec: Spec) -> NewTensor:
+    """`g` in the layout of a leaf, so that who flattens one can flatten both; in C order if that has gaps."""
+    if g.spec.strides == spec.strides:
+        return g
+    if spec.contiguous or not is_dense(spec.shape, spec.strides):
+        return g.contiguous()
+    order = sorted(range(spec.ndim), key=lambda axis: -spec.strides[axis])
+    back = sorted(range(spec.ndim), key=order.__getitem__)
+    made = g.permute(order).contiguous().permute(back)
+    return made if state.grad else own_copy(made)
 
 
 def own_copy(g: TensorBase) -> NewTensor:

@@ -220,13 +220,14 @@ class Operation(native.Native):
         """Attach the pullback: its parameter names say what is saved.
 
         `g` is the gradient of the first differentiable output, `gs` those of all (None where
-        undefined), `out` and `outs` the outputs; any other name is a parameter of the op.
+        undefined), `out` and `outs` the outputs, `needs` which inputs want a gradient, `layouts` the
+        specs of the inputs; any other name is a parameter of the op.
 
         Raises:
             TypeError: if a parameter is none of these.
         """
         names = list(function.__code__.co_varnames[: function.__code__.co_argcount])
-        known = {"g", "gs", "out", "outs", "needs", *self.params}
+        known = {"g", "gs", "out", "outs", "needs", "layouts", *self.params}
         if not set(names) <= known:
             raise TypeError(
                 f"{self.name}.vjp: expected parameters among {sorted(known)}, got {names}"
@@ -483,6 +484,7 @@ class Operation(native.Native):
             "out": outs[first],
             "outs": tuple(outs),
             "needs": needs,
+            "layouts": tuple([None if t is None else t.spec for t in flat]),
         }
         found = self.back(**{n: known[n] if n in known else given[n] for n in self.wants})
         if not isinstance(found, tuple):
@@ -588,6 +590,8 @@ class Operation(native.Native):
                 given[name] = tuple(grads)
             elif name == "needs":
                 given[name] = save_plan.wanted
+            elif name == "layouts":
+                given[name] = fn.inputs
             elif name in ("out", "outs"):
                 slots = save_plan.output_slots.get(name, ())
                 found = {k: self._output(fn, place, k) for place, k in slots}

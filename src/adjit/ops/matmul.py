@@ -14,6 +14,7 @@ from ..graph.batching import Batch, folded, unfolded
 from ..graph.calls import short
 from ..graph.export import add_method, export
 from ..graph.launch import launch
+from ..graph.node import Spec
 from ..graph.operation import forget_calls, normalized_calls, normalizes_in_order, operation
 from ..graph.view import as_own
 from ..kernels.ops import gemm_tile
@@ -306,8 +307,14 @@ mm.multilinear("input", "mat2")
 
 
 @mm.vjp
-def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
-    return g.mm(mat2.t()), input.t().mm(g)
+def _(g: Tensor, input: Tensor, mat2: Tensor, layouts: Any) -> Any:
+    return product_like(layouts[0], g, mat2.t()), product_like(layouts[1], input.t(), g)
+
+
+def product_like(spec: Spec, x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y`, turned where `spec` is: the gradient of a transposed weight lies as the weight does."""
+    is_turned = not spec.contiguous and spec.strides == (1, spec.shape[0])
+    return y.t().mm(x.t()).t() if is_turned else x.mm(y)
 
 
 def check_product(input: Tensor, mat2: Tensor) -> None:

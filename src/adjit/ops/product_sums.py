@@ -19,6 +19,7 @@ from .matmul import (
     matmul,
     multiply_add,
     outer,
+    product_like,
 )
 
 
@@ -57,11 +58,11 @@ addmm.multilinear("mat1", "mat2", plus="input")
 
 
 @addmm.vjp
-def _(g: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Any:
+def _(g: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any, layouts: Any) -> Any:
     return (
         scaled(g, beta),
-        scaled(g.mm(mat2.t()), alpha),
-        scaled(mat1.t().mm(g), alpha),
+        scaled(product_like(layouts[1], g, mat2.t()), alpha),
+        scaled(product_like(layouts[2], mat1.t(), g), alpha),
     )
 
 
