@@ -137,7 +137,7 @@ class FunctionCtx(GradContext):
     _dirty: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
     _node: Any = None
-    _differentiable: tuple[bool, ...] = ()  # which outputs are
+    _differentiable: Sequence[bool] = ()  # which outputs are
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Save tensors (or None) for backward; they come back as `saved_tensors`, version-checked.
@@ -523,10 +523,10 @@ def _finish(
     node = record.new_grad_node(_op_of(cls), edges, tuple(specs))
     node.context = ctx
     node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
-    ctx._differentiable = tuple(
-        record.is_tensor(o) and o.dtype.is_floating_point and id(o) not in constant for o in outs
-    )
-    kind = MULTIPLE if wanted and sum(ctx._differentiable) > 1 else IN_FUNCTION
+    ctx._differentiable = differentiable = [
+        record.is_tensor(o) and o.spec.dtype.is_floating_point and id(o) not in constant
+        for o in outs
+    ]
     results = []
     numbers: dict[int, int] = {}
     for k, o in enumerate(outs):
@@ -545,10 +545,11 @@ def _finish(
             results.append(o)
             numbers[id(o)] = k
             continue
-        is_recorded = wanted and ctx._differentiable[k]
-        base = o if o.view_of is None else o.view_of.base
+        is_recorded = wanted and differentiable[k]
         out = o.detach() if id(o) in given else o
         if out.view_of is not None or (out is not o and (is_recorded or not record.needs_grad(o))):
+            base = o if o.view_of is None else o.view_of.base
+            kind = MULTIPLE if wanted and sum(differentiable) > 1 else IN_FUNCTION
             out.view_of = View(base, o.counter.version, kind)
         if is_recorded:
             record.give_history(out, node, k)
