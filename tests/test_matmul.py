@@ -498,3 +498,43 @@ def test_a_matrix_by_a_vector_writes_its_part_and_nothing_else(columns, part):
         np.testing.assert_array_equal(out[inside], (x @ v)[inside])
         out[inside] = -1.5
         assert (out == -1.5).all()
+
+
+@pytest.mark.parametrize("count", [None, 0, 1, 4])
+def test_matrices_of_powers(count):
+    for x in (sample(3), np.array([2, -1, 3]), np.array([True, False])):
+        agree(lambda T, x: T.vander(x, count), x)
+        agree(lambda T, x: T.vander(x, N=count, increasing=True), x)
+    if count is None or count > 1:  # PyTorch's backward raises
+        x = adjit.tensor(sample(3), requires_grad=True)
+        assert adjit.autograd.gradcheck(lambda x: adjit.vander(x, count), (x,))
+        assert adjit.autograd.gradgradcheck(lambda x: adjit.vander(x, count), (x,))
+    if count == 4:
+        agree(lambda T, x: T.linalg.vander(x, N=count), sample(2, 3))
+        agree_in_gradients(lambda T, x: T.linalg.vander(x, N=count), sample(2, 3))
+    if count in (0, 1):
+        agree_in_error(lambda T, x: T.linalg.vander(x, N=count), sample(3))
+
+
+def test_errors_of_matrices_of_powers():
+    agree_in_error(lambda T, x: T.vander(x), sample(2, 3))
+    agree_in_error(lambda T, x: T.vander(x, -1), sample(3))
+    agree_in_error(lambda T, x: T.linalg.vander(x), np.array(2.0))
+    agree_in_error(lambda T, x: T.linalg.vander(x), np.array([True, False]))
+
+
+def test_norms_along_some_dimensions():
+    x, g = sample(2, 3, 4), sample(2, 1, 1)
+    for dim in (0, 1, 2, -1):
+        agree_in_gradients(lambda T, x, dim=dim: T.norm_except_dim(x, 2, dim), x)
+        agree(lambda T, x, dim=dim: T.norm_except_dim(x, pow=1, dim=dim), x)
+    for dim in (1, (0, 2), ()):
+        agree(lambda T, x, dim=dim: T.frobenius_norm(x, dim), x)
+    agree_in_gradients(lambda T, x, g: T._weight_norm(x, g), x, g, order=1)
+    leaves = [adjit.tensor(t, requires_grad=True) for t in (x, g)]
+    assert adjit.autograd.gradgradcheck(adjit._weight_norm, leaves)  # PyTorch's are wrong
+    agree_in_error(lambda T, x: T.norm_except_dim(x, 2, 3), x)
+    agree_in_error(lambda T, x: T.norm_except_dim(x), np.array([1, 2]))
+    agree_in_error(lambda T, x: T.frobenius_norm(x, (0, 1, 2)), x)
+    agree(lambda T, x: T.linalg.diagonal(x, offset=1), x)
+    agree_in_error(lambda T, x: T.linalg.diagonal(x), sample(3))

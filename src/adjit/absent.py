@@ -34,11 +34,6 @@ SUBJECTS = (
         "nn.utils.parametrizations.orthogonal",
     ),
     Subject(
-        "Small functions of vectors and matrices",
-        "write it with the operations that are there",
-        """frobenius_norm norm_except_dim vander linalg.vander linalg.diagonal""",
-    ),
-    Subject(
         "Transforms, windows and complex numbers",
         "keep real and imaginary parts in two tensors, and use numpy.fft",
         "",

@@ -179,6 +179,8 @@ MATRICES = """
 {f2}.inner({f2}); {f1}.outer({f1}); {f1}.ger({f1}); T.addmm({bias_of_product})
 T.addmm({bias_of_product}, beta={number}, alpha={factor}); T.addmv({bias_of_mv}); T.addr({bias_of_outer})
 T.baddbmm({bias_of_bmm}); T.addbmm({bias_of_addbmm}); {f2}.kron({f2}); T.tensordot({f2}, {right}, 1)
+T.frobenius_norm({f2}, {dim}); T.norm_except_dim({f2}); T.linalg.diagonal({f2}); T.vander({f1})
+T.linalg.vander({f1}, N=3)
 T.tensordot({f2}, {f2}, 0); T.einsum('ij,jk->ik', {f2}, {right}); T.einsum('ij->ji', {x2})
 T.einsum('ij,ij->i', {f2}, {s}); T.einsum('bij,bjk->bik', {f3}, {batch}); T.einsum('ii->i', {fsquare})
 T.chain_matmul({f2}, {right}); T.linalg.multi_dot([{f2}, {right}]); T.linalg.matmul({f2}, {right})
@@ -436,7 +438,7 @@ NOT_CALLED = {
     "recurrent layers and factors of matrices, which have files of their own": "gru gru_cell lstm lstm_cell "
     "rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell cholesky solve_triangular",
     "sizes and weights that have to fit, which have files of their own": "ctc_loss "
-    "multi_head_attention_forward",
+    "multi_head_attention_forward _weight_norm",
     "dtypes that are not there": "bfloat16 half",
     "exchange, which has files of its own": "__dlpack__ __dlpack_device__ frombuffer to_dlpack",
     "memory whose elements are undefined": "resize_ resize_as_",

@@ -41,6 +41,7 @@ from . import (
     overwriting,
     padding,
     pool,
+    powers,
     product_sums,
     random,
     random_fill,

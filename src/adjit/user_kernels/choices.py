@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from .expressions import Expressions
 from .structure import Apply, Atom, Branch, Make, Repeat, Suite, walk
 from .values import NEW_AXIS, ArrayView, Strided, TupleValue, Value
-
-if TYPE_CHECKING:
-    from .reader import FunctionReader
 
 _OF_SIZES = {"shape", "+", "-", "*", "//", "max", "min"}
 
 
 @dataclass
-class Side:
+class BranchSide:
     """One side of a branch: its statements, what names stand for at its end, and the arrays made in it."""
 
     block: Suite
@@ -43,7 +40,7 @@ def _names(value: Value, array: str) -> int:
 
 
 def chosen(
-    reader: FunctionReader, name: str, arrays: tuple[Value, Value], sides: tuple[Side, Side],
+    reader: Expressions, name: str, arrays: tuple[Value, Value], sides: tuple[BranchSide, BranchSide],
     condition: Atom, node: ast.AST,
 ) -> ArrayView | None:  # fmt: skip
     """The array that a name stands for behind a branch; None if it cannot have memory of its own."""
@@ -82,7 +79,7 @@ def chosen(
 
 
 def _size(
-    reader: FunctionReader, view: ArrayView, axis: int, side: Side, node: ast.AST
+    reader: Expressions, view: ArrayView, axis: int, side: BranchSide, node: ast.AST
 ) -> Atom | None:
     """A size of a side's array, computed before the branch; None if it takes more than sizes."""
     dim = view.axes[axis]
@@ -96,14 +93,14 @@ def _size(
 
 
 def _whole_size(
-    reader: FunctionReader, array: str, dim: int, side: Side, node: ast.AST
+    reader: Expressions, array: str, dim: int, side: BranchSide, node: ast.AST
 ) -> Atom | None:
     if array in side.makes:
         return _before(reader, side.makes[array].shape[dim], side, node)
     return reader.op("shape", [array, dim], node, "n")
 
 
-def _before(reader: FunctionReader, a: Atom, side: Side, node: ast.AST) -> Atom | None:
+def _before(reader: Expressions, a: Atom, side: BranchSide, node: ast.AST) -> Atom | None:
     """A whole number of a side as one that is computed before the branch."""
     for item in [*(item for _, item in walk(side.block)), *reader.hoisted]:
         match item:

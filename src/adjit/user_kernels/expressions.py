@@ -56,6 +56,7 @@ class Expressions(Emitter):
         self.independent: Repeat | None = None  # the prange that is being read
         self.open_blocks: list[Suite] = []
         self.is_conditional = False
+        self.frozen: set[str] = set()  # arrays that have two names since a branch
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
         self.array_before: dict[

@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 
 from .. import config
 from .advice import OF_NODES
-from .choices import Side, chosen
+from .choices import BranchSide, chosen
 from .expressions import may_have_rows
 from .for_each import rounds
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
@@ -82,7 +82,6 @@ class FunctionReader(NumpyFunctions):
         super().__init__()
         self.alias: dict[str, str] = {}
         self.returned: set[str] = set()  # arrays
-        self.frozen: set[str] = set()  # arrays that have two names since a branch
         self.runs_parallel = False
 
     def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
@@ -435,7 +434,7 @@ class FunctionReader(NumpyFunctions):
         self.emit(Branch(condition, then.block, orelse.block, results), s)
         return None
 
-    def _side(self, statements: Sequence[ast.stmt], around: dict[str, Value]) -> Side:
+    def _side(self, statements: Sequence[ast.stmt], around: dict[str, Value]) -> BranchSide:
         outer, hoisted = self.block, len(self.hoisted)
         block = self.open_block(Suite("branch"))
         self.environment = dict(around)
@@ -445,10 +444,10 @@ class FunctionReader(NumpyFunctions):
         self.close_block(outer)
         return self.side(block, hoisted)
 
-    def side(self, block: Suite, hoisted: int) -> Side:
+    def side(self, block: Suite, hoisted: int) -> BranchSide:
         made = [item for _, item in walk(block)] + self.hoisted[hoisted:]
         makes = {item.dst: item for item in made if isinstance(item, Make)}
-        return Side(block, self.environment, makes)
+        return BranchSide(block, self.environment, makes)
 
     def choice(
         self, base: str, arrays: tuple[Value, Value], blocks: tuple[Suite, Suite], hoisted: int,

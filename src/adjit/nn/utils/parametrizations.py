@@ -6,12 +6,12 @@ from typing import Any, NoReturn, TypeVar
 
 from ...absent import absent
 from ...autograd.modes import no_grad
+from ...ops.powers import norm_except_dim, scaled_to
 from ...tensor import Tensor
 from .. import functional as F
 from ..module import Module
 from .parametrize import register_parametrization
 from .spectral_norm import as_matrix, dim_of_outputs
-from .weight_norm import norm_except_dim, scaled_to
 
 __all__ = ["spectral_norm", "weight_norm"]
 
@@ -29,7 +29,7 @@ class _WeightNorm(Module):
         return scaled_to(weight_v, weight_g, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        return norm_except_dim(weight, self.dim), weight
+        return norm_except_dim(weight, 2, self.dim), weight
 
 
 def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:

@@ -5,24 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any, TypeVar
 
+from ...ops.powers import norm_except_dim, scaled_to
 from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter, is_lazy
 
 _M = TypeVar("_M", bound=Module)
-
-
-def norm_except_dim(v: Tensor, dim: int) -> Tensor:
-    """Compute the norms over all dimensions but one, which broadcast against `v`; for -1 over all."""
-    if dim == -1:
-        return v.norm()
-    rest = [d for d in range(v.ndim) if d != dim]
-    return v.norm(2, dim=rest, keepdim=True) if rest else v.abs()
-
-
-def scaled_to(v: Tensor, g: Tensor, dim: int) -> Tensor:
-    """Compute the tensor of directions `v` with norms `g`."""
-    return v * (g / norm_except_dim(v, dim))
 
 
 class WeightNorm:
@@ -92,7 +80,7 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
             "the dummy forward before applying weight normalization"
         )
     del module._parameters[name]
-    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, hook.dim).data))
+    module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, 2, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
     setattr(module, name, hook.compute_weight(module))
     module.register_forward_pre_hook(hook)
