@@ -349,6 +349,18 @@ def test_values_may_have_axes_of_one_in_front(key, shape):
     agree_in_gradients(call, numbers(3, 4), values)
 
 
+def test_a_row_is_set_to_one_of_its_elements():
+    def call(T, x):
+        y = x * 1
+        y[1] = y[1][0]
+        y[2] = y[2, 1:2]
+        return y
+
+    agree(call, numbers(3, 4))
+    agree_in_gradients(call, numbers(3, 4))
+    agree_in_error(lambda T, x: x[1].copy_(x[1, 3]), numbers(3, 4))
+
+
 def test_index_put_takes_values_as_they_are():
     x, v = numbers(2, 3), numbers(1, 2, 3)
     for add in (False, True):

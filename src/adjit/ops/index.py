@@ -139,7 +139,10 @@ def put_into(viewed: Tensor, value: Tensor) -> None:
         return
     value = without_leading_ones(value, viewed.ndim)
     is_fit = value.shape == viewed.shape or (
-        not is_differentiated(value) and broadcasts_to(value.shape, viewed.shape)
+        not is_differentiated(value)
+        and broadcasts_to(value.shape, viewed.shape)
+        and value.__class__ not in tracers
+        and value.storage is not viewed.storage  # expanded, it may be a part of what is written
     )
     viewed.copy_(value if is_fit else value.expand(viewed.shape))
 
