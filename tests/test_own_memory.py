@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
-from against_torch import agree_in_error, torch
+from against_torch import agree_in_error, plain, torch
 
 import adjit
 
@@ -122,6 +122,33 @@ def test_transposed_matrices(name, shape):
         np.testing.assert_array_equal(
             call(adjit, adjit.tensor(x)).numpy(), x.swapaxes(-1, -2) if shape else x
         )
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_of_elements():
+    told = []
+    for T in (adjit, torch):
+        x = T.tensor([[1.0, 2.0], [3.0, 4.0]])
+        s = x[1].storage()
+        found = [repr(s), len(s), s.size(), s[1], s[-1], s.nbytes(), s.element_size(), list(s)]
+        s[0] = 7
+        x.mul_(2)
+        found += [
+            x.tolist(),
+            s.tolist(),
+            x.t().storage().tolist(),
+            x.t().contiguous().storage().tolist(),
+        ]
+        found += [T.zeros(3, 4)[::2, 1].storage().size(), T.arange(3)[1:].storage().tolist()]
+        found += [s.data_ptr() == x.data_ptr(), s.untyped().nbytes(), T.ones(0).storage().size()]
+        for wrong in (4, -5, "a", slice(1, 2)):
+            with pytest.raises((IndexError, RuntimeError)) as caught:
+                s[wrong]
+            found.append((caught.type, str(caught.value).replace(".tensor.", ".storage.")))
+        told.append([plain(one) for one in found])
+    assert told[0] == told[1]
+    with pytest.warns(UserWarning, match="use tensor.untyped_storage"):
+        adjit.ones(2).storage()
 
 
 def test_pythons_types_are_dtypes():

@@ -1082,6 +1082,80 @@ class StorageView:
     __len__ = nbytes
 
 
+class TypedStorage(StorageView):
+    """What `t.storage()` returns: all elements in memory, in the order in which they lie there."""
+
+    @property
+    def _elements(self) -> Tensor:
+        t = self._tensor
+        return t.as_strided((t.storage.spec.numel,), (1,), 0)
+
+    @property
+    def dtype(self) -> dtype:
+        """The dtype of the elements."""
+        return self._tensor.dtype
+
+    @property
+    def device(self) -> devices.device:
+        """Where they are."""
+        return self._tensor.device
+
+    def element_size(self) -> int:
+        """The bytes of one element."""
+        return self._tensor.element_size()
+
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self._tensor.storage.spec.numel)
+
+    __len__ = size
+
+    def untyped(self) -> StorageView:
+        """What `untyped_storage()` gives."""
+        return StorageView(self._tensor)
+
+    def tolist(self) -> list[Any]:
+        """The elements as Python numbers."""
+        return self._elements.tolist()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int) and not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} out of range for storage of size {len(self)}")
+        return self._element(index).item()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._element(index).fill_(value)
+
+    def _element(self, index: Any) -> Tensor:
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        if not isinstance(index, int):
+            raise RuntimeError(f"can't index a {type(self)} with {type(index)}")
+        return self._elements[index]
+
+    def __repr__(self) -> str:
+        lines = [f" {value}" for value in self]
+        kind = f"dtype={self.dtype}, device={self.device}"
+        return "\n".join([*lines, f"[adjit.storage.TypedStorage({kind}) of size {len(self)}]"])
+
+
+def _typed(self: Storage) -> TypedStorage:
+    """`t.storage()`: what is a field for the library is a method for its users."""
+    warnings.warn(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only "
+        "storage class. This should only matter to you if you are using storages directly.  To access "
+        "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
+        UserWarning, stacklevel=2,
+    )  # fmt: skip
+    return TypedStorage(record.make_tensor(self, self.spec, 0))
+
+
+Storage.__call__ = _typed  # type: ignore[method-assign]
+
+
 def _attach(name: str, function: Any) -> None:
     if name not in Tensor.__dict__ or isinstance(Tensor.__dict__[name], Missing):
         setattr(Tensor, name, function)
