@@ -405,6 +405,7 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
         [((None, 0.0, False, None, False), {}), ((None, 0.0, True, 0.7, True), {})],
     ),
     (F.pad, "pad"): (arrays(SQUARE), [(((1, 2),), {}), (((1, 1), "reflect"), {})]),
+    (T.constant_pad_nd, "constant_pad_nd"): (arrays(SQUARE), [(((1, 2),), {}), (((1, -1), 2.0), {})]),
     (F.unfold, "unfold"): (arrays(IMAGE), [((2,), {}), (((2, 3), 1, 1), {})]),
     (F.interpolate, "interpolate"): (
         arrays(IMAGE), [((), {"scale_factor": 2}), (((3, 9), None, "bilinear"), {})]

@@ -258,7 +258,7 @@ ON_PURPOSE = [
         OTHER_TEXT,
         """nn_functional_avg_pool2d nn_functional_avg_pool3d nn_functional_conv1d nn_functional_conv2d
         nn_functional_conv3d nn_functional_max_pool1d nn_functional_max_pool2d nn_functional_max_pool3d
-        nn_functional_max_unpool1d nn_functional_soft_margin_loss""",
+        nn_functional_max_unpool1d""",
         "error: error text",
     ),
     Purpose(

@@ -969,19 +969,6 @@ def sometimes(x):  # noqa: RET503
         return x[0]
 
 
-def behind_loop(x):
-    for i in range(3):
-        x[i] += 1.0
-    return x[i]
-
-
-def aliased(x):
-    y = x
-    if x[0] > 0:
-        y = x.copy()
-    return y[0]
-
-
 def both_ways(x):
     y = x
     for _ in range(3):
@@ -1001,8 +988,6 @@ REFUSALS = [
     (sorts, 1, "np.sort", "y = np.sort(x)", "x[order[i]]"),
     (comprehends, 1, "ListComp", "return sum([x[i] for i in range(3)])", "fill it in a loop"),
     (sometimes, 0, "only on some ways", "def sometimes(x):  # noqa: RET503", "End it with a return"),
-    (behind_loop, 3, "behind its loop", "return x[i]", ""),
-    (aliased, 4, "another array", "return y[0]", ""),
     (both_ways, 2, "sets anew and writes into", "for _ in range(3):", "y[:] = ..."),
     (reads_global, 1, "a global array", "return x[0] * TABLE[0]", "Pass it as an argument"),
 ]  # fmt: skip

@@ -79,7 +79,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
                 [3]])
     """
     if out is not None:
-        if as_tuple:
+        if as_tuple and isinstance(out, Tensor):
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         if isinstance(out, Tensor) and out.dtype is not dtypes.int64:
             raise RuntimeError(

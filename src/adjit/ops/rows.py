@@ -234,6 +234,8 @@ def index_reduce(
         )
     x, axis, places, rows = checked_rows("index_reduce_", input, dim, index, source)
     grid = along(places, axis, other_sizes(rows, axis))
+    if not input.ndim:  # a view of it would be written over by the method that writes in place
+        x = x.clone()
     out = scatter_join(x, axis, grid, rows, reduce, bool(include_self))
     return out if input.ndim else out.reshape(())
 
