@@ -511,6 +511,7 @@ def test_matrices_of_powers(count):
         assert adjit.autograd.gradgradcheck(lambda x: adjit.vander(x, count), (x,))
     if count == 4:
         agree(lambda T, x: T.linalg.vander(x, N=count), sample(2, 3))
+        agree(lambda T, x: T.linalg.vander(x, N=count), np.array(2.0))
         agree_in_gradients(lambda T, x: T.linalg.vander(x, N=count), sample(2, 3))
     if count in (0, 1):
         agree_in_error(lambda T, x: T.linalg.vander(x, N=count), sample(3))

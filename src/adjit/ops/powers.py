@@ -56,7 +56,7 @@ def rows_of_powers(x: Tensor, *, N: int | None = None) -> Tensor:
     Differentiable in `x`.
 
     Args:
-        x: (..., n), of any dtype but bool.
+        x: (..., n), or a number as a vector of one; of any dtype but bool.
         N: how many powers there are, n by default.
 
     Returns:
@@ -74,7 +74,8 @@ def rows_of_powers(x: Tensor, *, N: int | None = None) -> Tensor:
         raise RuntimeError(
             "linalg.vander supports floating point, complex, and integer tensors, but got Bool"
         )
-    count = N if N is not None else x.shape[-1] if x.ndim else 1
+    x = x if x.ndim else x.reshape(1)
+    count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
     return _powers(x, count)
