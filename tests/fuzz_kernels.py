@@ -221,6 +221,8 @@ class Program:
         v = f"v{self.names}"
 
         def made():
+            if r.random() < 0.15:  # which nobody may write into behind the branch
+                return self.array()
             n = 5 if self.loops or r.random() < 0.8 else 4
             return r.choice(
                 [f"np.tanh({self.whole(n)})", f"smooth({self.array()})", f"0.5 * ({self.whole(n)})"]

@@ -1410,6 +1410,32 @@ def no_write_into_twins(x, y):
     return (z * w).sum()
 
 
+def no_write_into_chosen_that_changes_places(x, y):
+    z = x if x[0] > 0.0 else y
+    w = np.zeros(6)
+    for i in range(3):
+        z[0] = 5.0 * y[1]
+        z, w = w, z
+    return (x * x).sum() + (w * w).sum()
+
+
+def no_write_into_source_that_changes_places(x, y):
+    z = x if x[0] > 0.0 else y
+    for i in range(3):
+        for j in range(2):
+            x, y = y, x
+        x[i] = 1.0
+    return (x * z).sum()
+
+
+def of_chosen_that_changes_places(x, y):
+    z = x if x[0] > 0.0 else y
+    w = y * y
+    for i in range(3):
+        z, w = w, z
+    return (z * x).sum() + (w * w).sum()
+
+
 def no_chosen_in_loop(x, y):
     s = 0.0
     for i in range(3):
@@ -1422,6 +1448,8 @@ def no_chosen_in_loop(x, y):
 REFUSED = [
     (no_write_into_chosen, 'another name since a branch', 'x.copy() if test'),
     (no_write_behind_chosen, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_chosen_that_changes_places, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_source_that_changes_places, 'another name since a branch', 'x.copy() if test'),
     (no_write_into_twins, 'another name since a branch', 'x.copy() if test'),
     (no_chosen_in_loop, 'an array where a number is needed', 'the loop over the elements'),
     (no_two_names, 'lets change places', 'the same names'),

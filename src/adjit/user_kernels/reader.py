@@ -427,9 +427,9 @@ class FunctionReader(NumpyFunctions):
         then, orelse = (self._side(part, around) for part in (s.body, s.orelse))
         self.environment = around
         results: list[tuple[str, Atom, Atom]] = []
+        choose = partial(chosen, self, sides=(then, orelse), condition=condition, node=s)
         for name in {**then.environment, **orelse.environment}:
             a, b = (side.environment.get(name, UNDEFINED) for side in (then, orelse))
-            choose = partial(chosen, self, sides=(then, orelse), condition=condition, node=s)
             self.environment[name] = self._join(name, a, b, results, choose)
         self.emit(Branch(condition, then.block, orelse.block, results), s)
         return None
@@ -459,12 +459,15 @@ class FunctionReader(NumpyFunctions):
     def store(
         self, array: str, index: list[Atom], value: Atom, node: ast.AST, adds: bool = False
     ) -> None:
-        if self.frozen and self._root(array) in map(self._root, self.frozen):
+        if self._is_frozen(array):
             self.reject(
                 node, "a write into an array that has another name since a branch chose it",
                 "copy it where it is chosen: y = x.copy() if test else z.copy()",
             )  # fmt: skip
         super().store(array, index, value, node, adds)
+
+    def _is_frozen(self, array: str) -> bool:
+        return bool(self.frozen) and self._root(array) in map(self._root, self.frozen)
 
     def _join(
         self, name: str, a: Value, b: Value, results: list[tuple[str, Atom, Atom]],
@@ -559,6 +562,9 @@ class FunctionReader(NumpyFunctions):
                 start = TupleValue((UNDEFINED,) * count)
             inside[name] = starts[name] = self._carry_in(name, start, item.carried, name in buffers)
         self.loop_names |= {c.inside for c in item.carried}
+        swapped = [c for c in item.carried if c.is_array]
+        if any(self._is_frozen(str(c.first)) for c in swapped):  # any may be it in a later round
+            self.frozen |= {c.inside for c in swapped}
         self.environment = inside
         if kind == "for":
             item.counter = self.fresh(target)
