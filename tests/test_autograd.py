@@ -1872,22 +1872,23 @@ def test_grad_mode_inside_custom_functions():
     assert modes == [False, False, False, True]
 
 
+class SquareOnce(T.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @T.autograd.function.once_differentiable
+    def backward(ctx, g):
+        assert not T.is_grad_enabled()
+        (x,) = ctx.saved_tensors
+        return 2 * g * x
+
+
 def test_once_differentiable():
-    class Square(T.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        @T.autograd.function.once_differentiable
-        def backward(ctx, g):
-            assert not T.is_grad_enabled()
-            (x,) = ctx.saved_tensors
-            return 2 * g * x
-
     x, weight = leaf([1.0, 2.0]), leaf([1.0, 2.0])
-    (g,) = grad((Square.apply(x) * weight).sum(), x, create_graph=True)
+    (g,) = grad((SquareOnce.apply(x) * weight).sum(), x, create_graph=True)
     same(g, [2.0, 8.0])
     assert g.requires_grad
     with raises(
@@ -1899,19 +1900,8 @@ def test_once_differentiable():
 
 @adjit_only
 def test_once_differentiable_is_found_from_the_inputs():
-    class Square(T.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x
-
-        @staticmethod
-        @T.autograd.function.once_differentiable
-        def backward(ctx, g):
-            return 2 * g * ctx.saved_tensors[0]
-
     x, weight = leaf([1.0, 2.0]), leaf([1.0, 2.0])
-    (g,) = grad((Square.apply(x) * weight).sum(), x, create_graph=True)
+    (g,) = grad((SquareOnce.apply(x) * weight).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="trying to differentiate twice"):
         grad(g.sum() + x.sum(), x)  # else the part through `g` would be left out
 

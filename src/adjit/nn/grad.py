@@ -36,9 +36,34 @@ def _geometry(
     return geometry
 
 
+def _described(
+    function: Callable[..., Tensor], n: int, of: str, tensors: str, given: str
+) -> Callable[..., Tensor]:
+    """A function with its name and what it says of itself."""
+    name, sizes = f"conv{n}d_{of}", ", ".join("1" * (n + 2))
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""The gradient of `conv{n}d` in its {of}.
+
+    Differentiable in both tensors.
+
+    Args:
+        {tensors}
+        grad_output: the gradient of the result.
+        stride, padding, dilation, groups: those of the convolution.
+
+    Raises:
+        RuntimeError: if shapes or numbers do not fit.
+
+    Example:
+        >>> one = adjit.ones({sizes})
+        >>> nn.grad.{name}({given.replace("SIZES", sizes)}, one * 2).item()
+        6.0
+    """
+    return function
+
+
 def _of_input(n: int) -> Callable[..., Tensor]:
     """`conv1d_input` and its kin."""
-    name = f"conv{n}d_input"
 
     def function(
         input_size: Sequence[int], weight: Tensor, grad_output: Tensor, stride: Steps = 1,
@@ -49,31 +74,16 @@ def _of_input(n: int) -> Callable[..., Tensor]:
         made: Tensor = conv.image_gradient(grad_output, weight, geometry)
         return made
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""The gradient of `conv{n}d` in its input.
-
-    Differentiable in `weight` and `grad_output`.
-
-    Args:
-        input_size: the shape of the input, (batch, channels, *).
-        weight: (out_channels, channels / groups, *).
-        grad_output: the gradient of the result.
-        stride, padding, dilation, groups: those of the convolution.
-
-    Raises:
-        RuntimeError: if shapes or numbers do not fit.
-
-    Example:
-        >>> one = adjit.ones(1, 1{", 1" * n})
-        >>> nn.grad.{name}((1, 1{", 1" * n}), one * 3, one * 2).item()
-        6.0
-    """
-    return function
+    return _described(
+        function, n, "input",
+        "input_size: the shape of the input, (batch, channels, *).\n"
+        "        weight: (out_channels, channels / groups, *).",
+        "(SIZES), one * 3",
+    )  # fmt: skip
 
 
 def _of_weight(n: int) -> Callable[..., Tensor]:
     """`conv1d_weight` and its kin."""
-    name = f"conv{n}d_weight"
 
     def function(
         input: Tensor, weight_size: Sequence[int], grad_output: Tensor, stride: Steps = 1,
@@ -84,26 +94,12 @@ def _of_weight(n: int) -> Callable[..., Tensor]:
         made: Tensor = conv.weight_gradient(input, grad_output, geometry)
         return made
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""The gradient of `conv{n}d` in its weight.
-
-    Differentiable in `input` and `grad_output`.
-
-    Args:
-        input: (batch, channels, *).
-        weight_size: the shape of the weight, (out_channels, channels / groups, *).
-        grad_output: the gradient of the result.
-        stride, padding, dilation, groups: those of the convolution.
-
-    Raises:
-        RuntimeError: if shapes or numbers do not fit.
-
-    Example:
-        >>> one = adjit.ones(1, 1{", 1" * n})
-        >>> nn.grad.{name}(one * 3, (1, 1{", 1" * n}), one * 2).item()
-        6.0
-    """
-    return function
+    return _described(
+        function, n, "weight",
+        "input: (batch, channels, *).\n"
+        "        weight_size: the shape of the weight, (out_channels, channels / groups, *).",
+        "one * 3, (SIZES)",
+    )  # fmt: skip
 
 
 conv1d_input, conv2d_input, conv3d_input = [_of_input(n) for n in (1, 2, 3)]

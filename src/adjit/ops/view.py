@@ -189,33 +189,26 @@ def _matrices_turned(input: Tensor, asked: str) -> Tensor:
     return transpose(input, -2, -1)
 
 
-def _matrix_transpose(input: Tensor) -> Tensor:
-    """The matrices of a batch transposed, their last two axes exchanged: a view.
+def _matrices(name: str, is_conjugated: bool) -> property:
+    """`mT` and `mH`."""
+
+    def turned(input: Tensor) -> Tensor:
+        return _matrices_turned(input, f"tensor.{name}")
+
+    also = " and conjugated, which changes no real numbers" if is_conjugated else ""
+    turned.__doc__ = f"""The matrices of a batch transposed{also}, their last two axes exchanged: a view.
 
     Raises:
         RuntimeError: for a tensor of one axis.
 
     Example:
-        >>> adjit.zeros(5, 2, 3).mT.shape
+        >>> adjit.zeros(5, 2, 3).{name}.shape
         adjit.Size([5, 3, 2])
     """
-    return _matrices_turned(input, "tensor.mT")
+    return property(turned)
 
 
 def _conjugate_transpose(input: Tensor) -> Tensor:
-    """The matrices of a batch transposed and conjugated, which changes no real numbers: a view.
-
-    Raises:
-        RuntimeError: for a tensor of one axis.
-
-    Example:
-        >>> adjit.zeros(5, 2, 3).mH.shape
-        adjit.Size([5, 3, 2])
-    """
-    return _matrices_turned(input, "tensor.mH")
-
-
-def _matrix_conjugate_transpose(input: Tensor) -> Tensor:
     """A matrix transposed and conjugated, which changes no real numbers: a view.
 
     Raises:
@@ -245,9 +238,9 @@ def _reversed_axes(input: Tensor) -> Tensor:
 
 
 Tensor.T = property(_reversed_axes)  # type: ignore[attr-defined]
-Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
-Tensor.mH = property(_conjugate_transpose)  # type: ignore[attr-defined]
-Tensor.H = property(_matrix_conjugate_transpose)  # type: ignore[attr-defined]
+Tensor.mT = _matrices("mT", False)  # type: ignore[attr-defined]
+Tensor.mH = _matrices("mH", True)  # type: ignore[attr-defined]
+Tensor.H = property(_conjugate_transpose)  # type: ignore[attr-defined]
 
 
 # ----- other shapes -----
