@@ -164,5 +164,9 @@ def test_pythons_types_are_dtypes():
         assert T.ones(2).softmax(0, dtype=float).dtype is T.float64
         assert T.linalg.vector_norm(T.ones(2), dtype=float).dtype is T.float64
         assert (T.finfo(float).bits, T.iinfo(int).bits) == (64, 64)
+        array = np.ones(2, np.float32)
+        assert T.asarray(array, dtype=float).dtype is T.float64
+        with pytest.raises(ValueError, match="dtype 'Float' into dtype 'Double'"):
+            T.asarray(array, dtype=float, copy=False)
         assert T.can_cast(bool, int)
         assert not T.can_cast(float, int)

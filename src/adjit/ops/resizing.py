@@ -200,6 +200,7 @@ def asarray(
         >>> x
         tensor([122,  98,  99], dtype=adjit.uint8)
     """
+    dtype = None if dtype is None else dtypes.check(dtype)
     if isinstance(obj, Tensor):
         found = obj
     elif isinstance(obj, np.generic):
