@@ -1376,6 +1376,14 @@ def of_sizes_of_a_side(x, y):
     return (z * z).sum() + z.shape[0] * x[0]
 
 
+def of_written_sizes_of_one(x):
+    a = np.array([[x[0], x[1], 0.0], [1.0, x[2], x[3]]], np.float64)
+    b = a * np.array([[x[4]], [x[5]]], np.float64) + np.ones((1, 3)) * x[0]
+    c = np.zeros((2, 3))
+    c[:] = np.array([[x[1]], [2.0]], np.float64)
+    return (b * b).sum() + (c * a).sum()
+
+
 def of_asarray_of_number(x):
     a = np.asarray(x[0])
     r = np.zeros(a.shape + (2,))

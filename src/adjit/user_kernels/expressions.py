@@ -56,6 +56,7 @@ class Expressions(Emitter):
         self.independent: Repeat | None = None  # the prange that is being read
         self.open_blocks: list[Suite] = []
         self.is_conditional = False
+        self.written_sizes: dict[tuple[str, int], int] = {}  # by array and dimension: numbers
         self.frozen: set[str] = set()  # arrays that have two names since a branch
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
@@ -406,7 +407,10 @@ class Expressions(Emitter):
             return 1
         kept = a.dims[dim]
         assert isinstance(kept, Strided)
-        return self.op("shape", [a.name, dim], node, "n") if kept.size is None else kept.size
+        if kept.size is not None:
+            return kept.size
+        written = self.written_sizes.get((a.name, dim))  # which may be 1, and then is broadcast
+        return self.op("shape", [a.name, dim], node, "n") if written is None else written
 
     def whole_size(self, a: ArrayLike, node: ast.AST) -> Atom:
         total: Atom = 1
@@ -645,6 +649,7 @@ class Expressions(Emitter):
             made = ArrayView.row(dst, len(shape), dtype, loop.counter)
             return self._filled(made, fill, node)
         self.arrays[dst] = (len(shape), dtype)
+        self.written_sizes |= {(dst, k): n for k, n in enumerate(shape) if type(n) is int}
         made = ArrayView.whole(dst, len(shape), dtype)
         if not self.depth:
             self.emit(Make(dst, shape, fill, dtype), node)
