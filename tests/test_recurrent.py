@@ -290,16 +290,30 @@ def test_threads_that_share_a_large_layer_give_its_bits(kind, reverse):
         np.testing.assert_array_equal(one, other)
 
 
-def test_without_gradients_nothing_is_kept():
-    layer = nn.LSTM(4, 5)
-    x = adjit.ones(7, 3, 4)
-    with adjit.no_grad():
-        quick = layer(x)
-    usual = layer(x)
-    assert not quick[0].requires_grad
-    assert usual[0].requires_grad
-    for one, other in zip(flat(quick), flat(usual), strict=True):
-        np.testing.assert_array_equal(one.numpy(), other.detach().numpy())
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    ("sequences", "inputs", "hidden", "options"),
+    [
+        (3, 4, 5, {}),
+        (16, 1, 3, {"num_layers": 2}),
+        (20, 5, 70, {"bidirectional": True}),
+        (33, 600, 20, {"bias": False}),
+        (17, 130, 9, {"dtype": adjit.float64}),
+    ],
+)
+def test_without_gradients_nothing_is_kept(name, sequences, inputs, hidden, options):
+    """Steps of many sequences multiply their inputs themselves then, to the same bits."""
+    layer = getattr(nn, name)(inputs, hidden, **options)
+    lengths = sorted(np.random.default_rng(0).integers(1, 8, sequences), reverse=True)
+    x = adjit.randn(7, sequences, inputs, dtype=options.get("dtype"))
+    for given in (x, nn.utils.rnn.pack_padded_sequence(x, lengths)):
+        with adjit.no_grad():
+            quick = flat(layer(given))
+        usual = flat(layer(given))
+        assert not quick[0].requires_grad
+        assert usual[0].requires_grad
+        for one, other in zip(quick, usual, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.detach().numpy())
 
 
 def test_results_may_be_overwritten_before_backward():

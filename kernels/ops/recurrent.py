@@ -11,10 +11,13 @@ Rows of step after step lie behind each other. Of packed sequences, the longest 
 step t has `sizes[t]` rows, else each has one of every sequence. Backward walks the steps the other
 way; it reads what the gates were and the states before each step, which forward wrote down.
 
+Without gradients a step multiplies its inputs, too: products of all of them would go to memory and back.
+
 Rows of a kernel: six addresses that are read, six of results (backward has eight and four), the packed
 weight, behind it from element `room` on memory for a step of a GRU, and from `WORDS` on those named in
 `LAYER`. What a layer has no use for is any address. The first result may lie over what is read first:
-gates over the products that they are made of, and gradients over gates.
+gates over the products that they are made of, and gradients over gates. Where steps multiply their `inputs`,
+these are read first, then what `pack_layer` made, and the first result has the rows of one step.
 """
 
 import math
@@ -58,11 +61,12 @@ from .gemm_tile import (
 LAYER = (
     "steps", "rows", "batch", "hidden", "depth", "columns", "line", "along", "panel", "reverse",
     "packed", "has_gradient", "has_bias", "rectifies", "saves", "room", "run", "apart", "shares",
-    "meeting",
+    "meeting", "inputs", "beside", "has_shift",
 )  # fmt: skip
 (
     STEPS, ROWS, BATCH, HIDDEN, DEPTH, COLUMNS, LINE, ALONG, PANEL, REVERSE,
-    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES, ROOM, RUN, APART, SHARES, MEETING,
+    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES, ROOM, RUN, APART, SHARES, MEETING, INPUTS, BESIDE,
+    HAS_SHIFT,
 ) = range(len(LAYER))  # fmt: skip
 FIRST, WEIGHT, RESULT, PACKED_WEIGHT, WORDS = 0, 1, 6, 12, 13
 
@@ -136,14 +140,35 @@ def pack_weight(args, start, stop):
             meeting[k] = 0
 
 
+@kernel
+def pack_layer(args, start, stop):
+    """The weights of states and of inputs in panels, and behind them the bias; a unit is a panel of one.
+
+    Addresses: the weights of states and of inputs, dense, the bias, the result; words: the depth of both,
+    `apart` of both, columns, elements of a panel, whether there is a bias.
+    """
+    p = words(args)
+    out, columns, panel = at(p[3], T), p[8], p[9]
+    panels = (columns + panel - 1) // panel
+    for unit in range(start, stop):
+        which = unit // panels
+        first, depth, apart = (unit - which * panels) * panel, p[4 + which], p[6 + which]
+        here = shifted(at(p[which], T), first * depth)
+        there = shifted(out, which * panels * p[6] + (unit - which * panels) * apart)
+        pack((here, depth, 1, min(panel, columns - first), depth, there, panel))
+    if start == 0 and p[10]:
+        copy_run(shifted(out, panels * (p[6] + p[7])), at(p[2], T), columns)
+
+
 @helper
-def multiply_rows(left, packed, out, out_row, c, first, last, adds, turned):
+def multiply_panels(
+    left, depth, packed, apart, out, out_row, columns, panel, first, last, adds, turned
+):
     """out[r] = left[r] @ weight for rows from `first` to `last`, or out[r] += it if `adds`; rows of `out` are
     `out_row` apart.
 
     Every other step is `turned`: it begins with the panels that the one before has left in the cache.
     """
-    depth, columns, panel = c[DEPTH], c[COLUMNS], c[PANEL]
     panels = (columns + panel - 1) // panel
     for number in range(panels):
         j = panel * (panels - 1 - number if turned else number)
@@ -152,10 +177,18 @@ def multiply_rows(left, packed, out, out_row, c, first, last, adds, turned):
             for i in range(first, last, HEIGHT):
                 multiply((
                     shifted(left, i * depth + k), depth, 1,
-                    shifted(packed, j // panel * c[APART] + k * panel), panel, 0,
+                    shifted(packed, j // panel * apart + k * panel), panel, 0,
                     shifted(out, i * out_row + j), out_row,
                     steps, min(HEIGHT, last - i), min(panel, columns - j), adds + k,
                 ))  # fmt: skip
+
+
+@helper
+def multiply_rows(left, packed, out, out_row, c, first, last, adds, turned):
+    """out[r] = left[r] @ the weight of states, or out[r] += it."""
+    multiply_panels(
+        left, c[DEPTH], packed, c[APART], out, out_row, c[COLUMNS], c[PANEL], first, last, adds, turned
+    )  # fmt: skip
 
 
 # --------------------------------------------------------------------------- steps
@@ -179,6 +212,38 @@ def take_over(p, start, stop, width, T):
     x, made = at(p[FIRST], T), at(p[RESULT], T)
     if p[FIRST] != p[RESULT]:
         copy_run(shifted(made, start * width), shifted(x, start * width), (stop - start) * width)
+
+
+@helper
+def weight_of(p, T):
+    """The weight of states in panels: the kernel's own, or of those that `pack_layer` made."""
+    return at(p[WEIGHT] if shifted(p, WORDS)[INPUTS] else p[PACKED_WEIGHT], T)
+
+
+@helper
+def products_of(p, row, width, T):
+    """Where the products of a step go: of every step to the same place, if it makes those of its inputs."""
+    return shifted(at(p[RESULT], T), 0 if shifted(p, WORDS)[INPUTS] else row * width)
+
+
+@helper
+def multiply_inputs(p, into, row, start, last, width, turned, T):
+    """What the inputs of a step give to some of its rows: it is there already, or made for this step."""
+    c = shifted(p, WORDS)
+    inputs, columns, panel = c[INPUTS], c[COLUMNS], c[PANEL]
+    if not inputs:
+        take_over(p, row + start, row + last, width, T)
+        return
+    panels = (columns + panel - 1) // panel
+    packed = shifted(at(p[WEIGHT], T), panels * c[APART])
+    x = shifted(at(p[FIRST], T), row * inputs)
+    multiply_panels(
+        x, inputs, packed, c[BESIDE], into, width, columns, panel, start, last, 0, turned
+    )
+    if c[HAS_SHIFT]:
+        bias = shifted(packed, panels * c[BESIDE])
+        for r in range(start, last):
+            add_run(shifted(into, r * width), bias, width, T(1))
 
 
 @helper
@@ -354,8 +419,8 @@ def rnn(args, start, stop):
         share_out(rnn_share, math.sigmoid, math.tanh, shifted(p, WORDS)[STEPS], p, start, stop, T)
         return
     first_state, sizes = at(p[3], T), at(p[5], I)
-    gates, out, state, before = at(p[6], T), at(p[7], T), at(p[8], T), at(p[10], T)
-    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    out, state, before = at(p[7], T), at(p[8], T), at(p[10], T)
+    packed, c = weight_of(p, T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
     begin(first_state, state, start, stop, size)
     row = c[ROWS] if reverse else 0
@@ -368,9 +433,10 @@ def rnn(args, start, stop):
             now = shifted(state, start * size)
             if c[SAVES]:
                 copy_run(shifted(before, here), now, many)
-            take_over(p, row + start, row + last, size, T)
-            multiply_rows(state, packed, shifted(gates, row * size), size, c, start, last, 1, n & 1)
-            made = shifted(gates, here)
+            into = products_of(p, row, size, T)
+            multiply_inputs(p, into, row, start, last, size, n & 1, T)
+            multiply_rows(state, packed, into, size, c, start, last, 1, n & 1)
+            made = shifted(into, start * size)
             rnn_run(math.tanh, c, made, many, T)
             copy_run(now, made, many)
             copy_run(shifted(out, here), made, many)
@@ -423,9 +489,9 @@ def lstm(args, start, stop):
         share_out(lstm_share, math.sigmoid, math.tanh, shifted(p, WORDS)[STEPS], p, start, stop, T)
         return
     first_state, first_cell, sizes = at(p[3], T), at(p[4], T), at(p[5], I)
-    gates, out, state, cell = at(p[6], T), at(p[7], T), at(p[8], T), at(p[9], T)
+    out, state, cell = at(p[7], T), at(p[8], T), at(p[9], T)
     before, before_cell = at(p[10], T), at(p[11], T)
-    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    packed, c = weight_of(p, T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
     begin(first_state, state, start, stop, size)
     begin(first_cell, cell, start, stop, size)
@@ -439,8 +505,8 @@ def lstm(args, start, stop):
             if c[SAVES]:
                 copy_run(shifted(before, here), shifted(state, start * size), many)
                 copy_run(shifted(before_cell, here), shifted(cell, start * size), many)
-            take_over(p, row + start, row + last, 4 * size, T)
-            into = shifted(gates, row * 4 * size)
+            into = products_of(p, row, 4 * size, T)
+            multiply_inputs(p, into, row, start, last, 4 * size, n & 1, T)
             multiply_rows(state, packed, into, 4 * size, c, start, last, 1, n & 1)
             for r in range(start, last):
                 now = shifted(state, r * size)
@@ -477,15 +543,10 @@ def gru(args, start, stop):
         share_out(gru_share, math.sigmoid, math.tanh, shifted(p, WORDS)[STEPS], p, start, stop, T)
         return
     bias, first_state, sizes = at(p[2], T), at(p[3], T), at(p[5], I)
-    gates, out, state, before, kept = (
-        at(p[6], T),
-        at(p[7], T),
-        at(p[8], T),
-        at(p[10], T),
-        at(p[11], T),
-    )
-    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
-    steps, size, reverse, products = c[STEPS], c[HIDDEN], c[REVERSE], shifted(packed, c[ROOM])
+    out, state, before, kept = at(p[7], T), at(p[8], T), at(p[10], T), at(p[11], T)
+    packed, c = weight_of(p, T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    products = shifted(at(p[PACKED_WEIGHT], T), c[ROOM])
     begin(first_state, state, start, stop, size)
     row = c[ROWS] if reverse else 0
     for n in range(steps):
@@ -496,13 +557,11 @@ def gru(args, start, stop):
             many, here = (last - start) * size, (row + start) * size
             if c[SAVES]:
                 copy_run(shifted(before, here), shifted(state, start * size), many)
-            take_over(p, row + start, row + last, 3 * size, T)
+            into = products_of(p, row, 3 * size, T)
+            multiply_inputs(p, into, row, start, last, 3 * size, n & 1, T)
             multiply_rows(state, packed, products, 3 * size, c, start, last, 0, n & 1)
             for r in range(start, last):
-                gate, product = (
-                    shifted(gates, (row + r) * 3 * size),
-                    shifted(products, r * 3 * size),
-                )
+                gate, product = shifted(into, r * 3 * size), shifted(products, r * 3 * size)
                 if c[HAS_BIAS]:
                     add_run(shifted(product, 2 * size), bias, size, T(1))
                 if c[SAVES]:
