@@ -3,14 +3,15 @@
     python bench/levels.py [--threads 2] [--quick] [--without torch.compile]
 
 The processor's own level, and AVX2, to which every library is limited by its own switch. Groups of rows have
-processes of their own; where a library's compiler ends one, the group is timed again without it, which is said.
-Written to bench/results/.
+processes of their own; where a library's compiler ends one, each row has, and is timed without that library if
+it ends the row's, which is said. Written to bench/results/.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,17 +50,28 @@ def limited(switches: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def rows_of(group: str, threads: int, effort: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a group, and a note if a library had to be left out."""
+def rows_of(
+    group: str, threads: int, effort: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a group, and notes on those from which a library had to be left out."""
+    names = effort["libraries"].split(",")
     try:
-        return time_rows(threads, f"^{group}: ", effort, "cpu"), ""
+        return time_rows(threads, f"^{group}: ", effort, "cpu"), []
     except subprocess.CalledProcessError as error:
-        names = effort["libraries"].split(",")
         if error.returncode >= 0 or FRAGILE not in names:
             raise
-        fewer = effort | {"libraries": ",".join(name for name in names if name != FRAGILE)}
-        note = f"{group}: {FRAGILE} ended the process by signal {-error.returncode}, so without it."
-        return time_rows(threads, f"^{group}: ", fewer, "cpu"), note
+    fewer = effort | {"libraries": ",".join(name for name in names if name != FRAGILE)}
+    rows, notes = time_rows(threads, f"^{group}: ", fewer, "cpu"), []
+    for place, row in enumerate(rows):
+        try:
+            pattern = f"^{group}: {re.escape(row['name'])}$"
+            (rows[place],) = time_rows(threads, pattern, effort, "cpu")
+        except subprocess.CalledProcessError as error:
+            if error.returncode >= 0:
+                raise
+            how = f"by signal {-error.returncode}"
+            notes.append(f"{row['name']}: {FRAGILE} ended the process {how}, so without it.")
+    return rows, notes
 
 
 def main() -> None:
@@ -79,9 +91,9 @@ def main() -> None:
         notes = [" ".join(f"{name}={value}" for name, value in switches.items())]
         with limited(switches):
             for group in GROUPS:
-                found, note = rows_of(group, options.threads, effort)
+                found, told = rows_of(group, options.threads, effort)
                 rows += found
-                notes.append(note)
+                notes += told
         report = {
             "machine": machine.description(),
             "versions": libraries.versions("cpu"),
