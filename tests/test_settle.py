@@ -250,6 +250,21 @@ def test_memory_that_waiting_rows_read_stays(start, monkeypatch):
     assert others[0].sum().item() == 1500
 
 
+def test_memory_in_between_is_that_of_larger_plans():
+    """Programs of several plans keep no memory for each of them."""
+    scheduling.settle()
+    with scheduling.lock:
+        storage.empty_cache()
+        large = storage.allocate(6 << 20)
+        address = int(large)
+        del large
+        lent = storage.borrow(4 << 20)
+        assert (lent, lent.size) == (address, 6 << 20)
+        assert storage.borrow(4 << 20).size == 4 << 20  # nothing larger waits
+        del lent
+        assert storage.allocate(6 << 20) == address
+
+
 def test_big_writes_happen_in_their_own_bytes():
     x = T.ones(1 << 20)
     x.sum().item()

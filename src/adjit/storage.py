@@ -130,6 +130,15 @@ def allocate(size: int) -> Block:
     return block
 
 
+def borrow(size: int) -> Block:
+    """A block of at least a size class that is given back as soon as what it is for has run, also a larger one
+    that waits: programs of several plans would keep the memory that each needs in between. Callers hold the
+    settle lock."""
+    if size > CUT and not _large.get(size):
+        size = min([s for s, waiting in _large.items() if waiting and s > size], default=size)
+    return allocate(size)
+
+
 @functools.cache
 def workspace() -> Block:
     """`WORKSPACE` bytes for what a run of steps needs in between, kept for good, as libraries of linear

@@ -16,7 +16,15 @@ import numpy as np
 from ...atomic import Calls
 from ...devices import device
 from ...errors import CallSite
-from ...storage import WORKSPACE, BorrowedMemory, allocate, free_small, size_class, workspace
+from ...storage import (
+    WORKSPACE,
+    BorrowedMemory,
+    allocate,
+    borrow,
+    free_small,
+    size_class,
+    workspace,
+)
 from .. import profile, run_cpu
 from ..graph_key import Structure
 from ..jit import native
@@ -233,7 +241,7 @@ class Plan:
 
     def _arena(self) -> Any:
         """Memory for the values in between: a block, or an address that stays."""
-        return allocate(self.arena) if self.arena > WORKSPACE else self.status[5]
+        return borrow(self.arena) if self.arena > WORKSPACE else self.status[5]
 
     def _go(self, sites: Sequence[CallSite | None] | None, then: Calls) -> None:
         """Run the steps."""
