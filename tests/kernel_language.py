@@ -1384,6 +1384,23 @@ def of_written_sizes_of_one(x):
     return (b * b).sum() + (c * a).sum()
 
 
+def of_contiguous_copies(x):
+    a, b = np.outer(x, x), np.outer(x, x)
+    t = (np.ascontiguousarray(a[:, 1]) * np.ascontiguousarray(a * 2.0)[0]).sum()
+    for i in range(b.shape[1]):
+        b[i, 0] = b[i, 0] * x[1]
+        column = np.ascontiguousarray(b[:, i])
+        t += np.dot(column, column)
+    return t
+
+
+def of_expanded_axes(x):
+    y, z = x * 2.0, x * x
+    y[0] = x[1]
+    t = np.expand_dims(y, 1) * np.expand_dims(x, axis=0) + np.expand_dims(z, -1)
+    return (t * t).sum() + t.shape[0] * x[0]
+
+
 def of_asarray_of_number(x):
     a = np.asarray(x[0])
     r = np.zeros(a.shape + (2,))
@@ -1405,6 +1422,20 @@ def no_write_behind_chosen(x, y):
         z = y[:3]
     x[0] = 5.0
     return (z * z).sum()
+
+
+def no_write_into_contiguous(x):
+    y = x * 2.0
+    z = np.ascontiguousarray(y)
+    z[0] = 1.0
+    return y[0] * x[1]
+
+
+def no_write_behind_contiguous(x):
+    y = x * 2.0
+    z = np.ascontiguousarray(y)
+    y[0] = 1.0
+    return z[0] * x[1]
 
 
 def no_write_into_twins(x, y):
@@ -1454,11 +1485,13 @@ def no_chosen_in_loop(x, y):
 
 
 REFUSED = [
-    (no_write_into_chosen, 'another name since a branch', 'x.copy() if test'),
-    (no_write_behind_chosen, 'another name since a branch', 'x.copy() if test'),
-    (no_write_into_chosen_that_changes_places, 'another name since a branch', 'x.copy() if test'),
-    (no_write_into_source_that_changes_places, 'another name since a branch', 'x.copy() if test'),
-    (no_write_into_twins, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_chosen, 'another name since', 'x.copy() if test'),
+    (no_write_behind_chosen, 'another name since', 'x.copy() if test'),
+    (no_write_into_chosen_that_changes_places, 'another name since', 'x.copy() if test'),
+    (no_write_into_source_that_changes_places, 'another name since', 'x.copy() if test'),
+    (no_write_into_twins, 'another name since', 'x.copy() if test'),
+    (no_write_into_contiguous, 'another name since', 'x.copy() if test'),
+    (no_write_behind_contiguous, 'another name since', 'x.copy() if test'),
     (no_chosen_in_loop, 'an array where a number is needed', 'the loop over the elements'),
     (no_two_names, 'lets change places', 'the same names'),
     (no_sum_of_rows, '`sum` of rows', 'x.sum(axis=0)'),

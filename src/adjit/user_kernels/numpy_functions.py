@@ -13,7 +13,16 @@ import numpy as np
 from . import library
 from .expressions import Expressions
 from .structure import Atom
-from .values import ArrayExpression, ArrayView, BoundMethod, Strided, TupleValue, Value, is_array
+from .values import (
+    NEW_AXIS,
+    ArrayExpression,
+    ArrayView,
+    BoundMethod,
+    Strided,
+    TupleValue,
+    Value,
+    is_array,
+)
 
 # Functions whose loops are `NAME1` and `NAME2` of the library, for arrays of one dimension and of two.
 _BY_DIMENSIONS = {
@@ -87,6 +96,10 @@ class NumpyFunctions(Expressions):
         options = {k.arg: k.value for k in e.keywords}
         if f in (np.array, np.asarray) and e.args and {*options} <= {"dtype"}:
             return self._array(f, e, options.get("dtype"), base)
+        if f is np.ascontiguousarray and len(e.args) == 1 and not options:
+            return self._contiguous(self.expression(e.args[0]), e)
+        if f is np.expand_dims and e.args and (found := _axis(e, 1)) is not None:
+            return self._expanded(self.expression(e.args[0]), found, e)
         if name in _ALONG_AXES and (found := _axis(e, 1)) is not None:
             return self._along(name, self.expression(e.args[0]), found, e)
         if options:
@@ -168,6 +181,23 @@ class NumpyFunctions(Expressions):
             self.reject(e, f"the axis {axis} of an array of two dimensions")
         function: Callable[..., Any] = getattr(library, f"{name}_of_{('columns', 'rows')[axis]}")
         return self.run(function, [self.settled(value, e)], e, is_library=True)
+
+    def _contiguous(self, value: Value, e: ast.AST) -> Value:
+        """A copy, where NumPy makes one or not: neither the array nor the copy may be written from then on."""
+        if not isinstance(value, ArrayView):
+            return self.settled(value, e)
+        made = self.copied(value, e)
+        self.frozen |= {value.name, made.name}
+        return made
+
+    def _expanded(self, value: Value, axis: int, e: ast.AST) -> Value:
+        view = self.settled(value, e)
+        if not isinstance(view, ArrayView) or not -view.ndim - 1 <= axis <= view.ndim:
+            self.reject(e, "np.expand_dims of this", "give it an array and one of its axes")
+        at = axis % (view.ndim + 1)
+        return ArrayView(
+            view.name, view.dtype, view.dims, (*view.axes[:at], NEW_AXIS, *view.axes[at:])
+        )
 
     def _array(self, f: Any, e: ast.Call, dtype: ast.expr | None, base: str) -> Value | None:
         """`np.array([a, b, c])`, also of rows, and a copy of an array."""

@@ -461,8 +461,8 @@ class FunctionReader(NumpyFunctions):
     ) -> None:
         if self._is_frozen(array):
             self.reject(
-                node, "a write into an array that has another name since a branch chose it",
-                "copy it where it is chosen: y = x.copy() if test else z.copy()",
+                node, "a write into what may have another name since a branch, or np.ascontiguousarray",
+                "copy it there: y = x.copy() if test else z.copy()",
             )  # fmt: skip
         super().store(array, index, value, node, adds)
 
