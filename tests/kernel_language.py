@@ -1398,7 +1398,8 @@ def of_expanded_axes(x):
     y, z = x * 2.0, x * x
     y[0] = x[1]
     t = np.expand_dims(y, 1) * np.expand_dims(x, axis=0) + np.expand_dims(z, -1)
-    return (t * t).sum() + t.shape[0] * x[0]
+    one = np.expand_dims(np.asarray(x[2]), -1)
+    return (t * t).sum() + t.shape[0] * x[0] + (one * x).sum()
 
 
 def of_asarray_of_number(x):

@@ -191,6 +191,10 @@ class NumpyFunctions(Expressions):
         return made
 
     def _expanded(self, value: Value, axis: int, e: ast.AST) -> Value:
+        if isinstance(value, (str, float)) and axis in (0, -1):  # an array without axes is a number
+            made = self.make([1], None, "f8", e, "t")
+            self.store(made.name, self.place(made, [0], e), value, e)
+            return made
         view = self.settled(value, e)
         if not isinstance(view, ArrayView) or not -view.ndim - 1 <= axis <= view.ndim:
             self.reject(e, "np.expand_dims of this", "give it an array and one of its axes")
