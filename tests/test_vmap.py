@@ -236,6 +236,21 @@ def test_gradients_of_each_image_under_another_vmap(name):
                    *given, in_dims=in_dims))  # fmt: skip
 
 
+@pytest.mark.parametrize("images", [1, 3])
+def test_several_gradients_of_images_that_share_a_weight(images):
+    """As many images as examples, too: no axis may stand for another."""
+    weights = RANDOM.standard_normal((2, 2, 2, 2)), RANDOM.standard_normal((3, 2, 2, 2))
+    x = RANDOM.standard_normal((3, images, 2, 5, 5))
+    upper = RANDOM.standard_normal((4, images, 3, 3, 3))
+
+    def slopes(L, x, v, w, upper):
+        conv = L.nn.functional.conv2d
+        pull = L.func.vjp(lambda v, w: conv(conv(x, v).sin(), w), v, w)[1]
+        return L.func.vmap(pull)(upper)
+
+    same(*both(slopes, x, *weights, upper, in_dims=(0, None, None, None)))
+
+
 # ----- arguments -----
 
 

@@ -290,7 +290,8 @@ def _(batch: Batch, images: Tensor, weights: Tensor, op: Operation, geometry: Ge
     if not batch.has(weights):
         full = batch.full(images).transpose(0, 1).flatten(1, 2)  # more images of the same examples
         made = of_one_weight(full, weights, op, geometry)
-        return batch.wrapped(unfolded(made.transpose(0, 1), batch.size))
+        made = made.unflatten(1, (batch.size, images.shape[1]))
+        return batch.wrapped(made.transpose(0, 1))
     whole = batch.full(weights)
     if whole.stride(0) == 0:
         made = of_one_weight(folded(batch.full(images)), folded(whole), op, geometry)
