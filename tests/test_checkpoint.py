@@ -121,6 +121,21 @@ def test_hooks_see_each_tensor_once_and_only_inside_of_the_block():
     refused(RuntimeError, saved.FREED, lambda: z.backward())
 
 
+def test_what_hooks_give_back_for_a_leaf_is_a_leaf():
+    x = leaf([2.0])
+    with graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t):
+        y = x.pow(3)
+    saved_x = y.grad_fn._saved_self
+    assert saved_x.is_leaf
+    assert saved_x.grad_fn is None
+    assert repr(saved_x) == "tensor([2.], requires_grad=True)"
+    (saved_x * 5).backward()
+    assert saved_x.grad is None
+    assert x.grad.tolist() == [5.0]
+    (slope,) = T.autograd.grad(y, x, create_graph=True)
+    assert T.autograd.grad(slope, x)[0].tolist() == [12.0]
+
+
 def test_a_hook_that_writes_into_what_it_is_given_is_refused():
     text = (
         "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "

@@ -383,7 +383,9 @@ def test_lbfgs_goes_where_that_of_torch_goes(options, f):
     ours, theirs = (o.state_dict()["state"][0] for o in (optimizer, reference))
     assert ours["n_iter"] == theirs["n_iter"]
     assert ours["func_evals"] == theirs["func_evals"]
-    assert optimizer.state_dict()["param_groups"] == reference.state_dict()["param_groups"]
+    groups, theirs = optimizer.state_dict()["param_groups"], reference.state_dict()["param_groups"]
+    assert groups == theirs
+    assert [*groups[0]] == [*theirs[0]]
 
 
 def test_lbfgs_finds_the_minimum_in_float32():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,17 @@ from .. import errors
 from ..dtypes import int64
 from ..formats import contiguous_format, preserve_format
 from ..storage import Storage, Version
-from .node import Edge, GradContext, Gradient, GradNode, GradOp, NewTensor, Spec, TensorBase
+from .node import (
+    Edge,
+    GradContext,
+    Gradient,
+    GradNode,
+    GradOp,
+    NewTensor,
+    Spec,
+    TensorBase,
+    leaves,
+)
 from .record import (
     INFERENCE,
     copy_of,
@@ -79,7 +90,10 @@ class Packed:
                 f"{type(t).__name__}"
             )
         t = _laid_out(t, self.spec)
-        if self.edge is not None:
+        if self.edge is not None and self.edge[0].__class__ is leaves[0].node_class:
+            t.needs_grad = True  # a leaf again: its gradients arrive where those of the other do
+            t.more().accumulator = weakref.ref(self.edge[0])
+        elif self.edge is not None:
             give_history(t, *self.edge)
         return t
 

@@ -346,7 +346,8 @@ class Optimizer:
                 for key, state in self.state.items()
             },
             "param_groups": [
-                {**group, "params": [position[param] for param in group["params"]]}
+                {name: option for name, option in group.items() if name != "params"}
+                | {"params": [position[param] for param in group["params"]]}
                 for group in self.param_groups
             ],
         }
