@@ -1025,3 +1025,50 @@ def test_programs_ask_whether_they_are_traced():
     same(told)
     with pytest.raises(RuntimeError, match="No wrappers present!"):
         adjit._C._functorch.get_unwrapped(adjit.ones(2))
+
+
+# ----- room for the names of subclasses -----
+
+OWN_NAMES = {  # that PyTorch's class has not, and nobody else is likely to take
+    "nn.Module": {"_forward_unimplemented", "_repr_html_"},
+    "nn.Conv2d": {"_axes", "_forward_unimplemented", "_function", "_repr_html_", "_widths", "transposed"},
+    "optim.Optimizer": {
+        "_ensure_hooks", "_opt_called", "_pack_state", "_params_of_groups", "_unpack_state",
+    },
+    "utils.data.Dataset": set(),
+    "utils.data.Sampler": set(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+def test_classes_leave_names_to_their_subclasses(name):
+    """A helper of a base class is no method that a program, written for PyTorch's, replaces unknowingly."""
+    ours, theirs = (of(library, name) for library in (adjit, torch))
+    added = set(dir(ours)) - set(dir(theirs))
+    assert {n for n in added if not re.match(r"_[A-Z]\w*__", n)} <= OWN_NAMES[name]
+
+
+def of(library: Any, path: str) -> Any:
+    for name in path.split("."):
+        library = getattr(library, name)
+    return library
+
+
+def test_an_optimizer_keeps_its_parameters_where_lbfgs_does():
+    class Descent(adjit.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {"lr": 0.5})
+            self._params = self.param_groups[0]["params"]
+
+        def step(self) -> None:
+            with adjit.no_grad():
+                for p in self._params:
+                    p.sub_(p.grad)
+
+    x = adjit.ones(2, requires_grad=True)
+    optimizer = Descent([x])
+    x.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert (x.tolist(), x.grad) == ([0, 0], None)

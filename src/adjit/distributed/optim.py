@@ -253,7 +253,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 "global state."
             )
         saved = super().state_dict()
-        number = {p: k for k, p in enumerate(self._params())}
+        number = {p: k for k, p in enumerate(self._params_of_groups())}
         state = saved["state"]
         for share, theirs in zip(self._shares, self._all_states, strict=True):
             for ours, group in zip(share, theirs["param_groups"], strict=True):
@@ -279,7 +279,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             >>> dist.destroy_process_group()
         """
         super().load_state_dict({**state_dict, "state": {}})
-        number = {p: k for k, p in enumerate(self._params())}
+        number = {p: k for k, p in enumerate(self._params_of_groups())}
         mine = self._shares[self.rank]
         own = {p: k for k, p in enumerate(chain.from_iterable(g["params"] for g in mine))}
         self.optim.load_state_dict(

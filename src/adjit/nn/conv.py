@@ -26,12 +26,12 @@ def for_axes(value: Any, axes: int) -> tuple[int, ...]:
 class _ConvNd(Module):
     """What all convolution layers share: numbers, weight, bias, and how they are shown.
 
-    A layer's `axes` says over how many it goes, its `function` of `nn.functional` computes it.
+    A layer's `_axes` says over how many it goes, its `_function` of `nn.functional` computes it.
     """
 
-    axes: ClassVar[int]
+    _axes: ClassVar[int]
     transposed: ClassVar[bool] = False
-    function: ClassVar[str]
+    _function: ClassVar[str]
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class _ConvNd(Module):
             raise ValueError("out_channels must be divisible by groups")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = for_axes(kernel_size, self.axes)
-        self.stride = for_axes(stride, self.axes)
-        self.padding = padding if isinstance(padding, str) else for_axes(padding, self.axes)
-        self.dilation = for_axes(dilation, self.axes)
-        self.output_padding = for_axes(output_padding, self.axes)
+        self.kernel_size = for_axes(kernel_size, self._axes)
+        self.stride = for_axes(stride, self._axes)
+        self.padding = padding if isinstance(padding, str) else for_axes(padding, self._axes)
+        self.dilation = for_axes(dilation, self._axes)
+        self.output_padding = for_axes(output_padding, self._axes)
         self.groups = groups
         self.padding_mode = padding_mode
         if isinstance(padding, str):
@@ -100,11 +100,11 @@ class _ConvNd(Module):
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}",
             f"stride={self.stride}",
         ]
-        if self.padding != (0,) * self.axes:
+        if self.padding != (0,) * self._axes:
             shown.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self.axes:
+        if self.dilation != (1,) * self._axes:
             shown.append(f"dilation={self.dilation}")
-        if self.output_padding != (0,) * self.axes:
+        if self.output_padding != (0,) * self._axes:
             shown.append(f"output_padding={self.output_padding}")
         if self.groups != 1:
             shown.append(f"groups={self.groups}")
@@ -141,15 +141,15 @@ class _Forward(_ConvNd):
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._widths(), mode=self.padding_mode)
-            padding = (0,) * self.axes
-        return getattr(F, self.function)(
+            padding = (0,) * self._axes
+        return getattr(F, self._function)(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
 
     def _widths(self) -> list[int]:
         """What is added before and after each axis, the last axis first, as `F.pad` takes it."""
         widths: list[int] = []
-        for axis in reversed(range(self.axes)):
+        for axis in reversed(range(self._axes)):
             if not isinstance(self.padding, str):
                 before = after = self.padding[axis]
             elif self.padding == "same":
@@ -172,8 +172,8 @@ class Conv1d(_Forward):
         adjit.Size([20, 33, 24])
     """
 
-    axes = 1
-    function = "conv1d"
+    _axes = 1
+    _function = "conv1d"
 
 
 class Conv2d(_Forward):
@@ -207,8 +207,8 @@ class Conv2d(_Forward):
         adjit.Size([2, 33, 28, 100])
     """
 
-    axes = 2
-    function = "conv2d"
+    _axes = 2
+    _function = "conv2d"
 
 
 class Conv3d(_Forward):
@@ -222,8 +222,8 @@ class Conv3d(_Forward):
         adjit.Size([1, 3, 4, 6, 9])
     """
 
-    axes = 3
-    function = "conv3d"
+    _axes = 3
+    _function = "conv3d"
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -257,21 +257,21 @@ class _ConvTransposeNd(_ConvNd):
         more = self.output_padding
         if output_size is not None:
             more = self._padding_for(input, list(output_size))
-        return getattr(F, self.function)(
+        return getattr(F, self._function)(
             input, self.weight, self.bias, self.stride, self.padding, more, self.groups,
             self.dilation,
         )  # fmt: skip
 
     def _padding_for(self, input: Tensor, output_size: list[int]) -> tuple[int, ...]:
         """The output padding that leads to a size."""
-        others = 2 if input.dim() == self.axes + 2 else 1
-        sizes = output_size[others:] if len(output_size) == others + self.axes else output_size
-        if len(sizes) != self.axes:
+        others = 2 if input.dim() == self._axes + 2 else 1
+        sizes = output_size[others:] if len(output_size) == others + self._axes else output_size
+        if len(sizes) != self._axes:
             raise ValueError(
-                f"ConvTranspose{self.axes}D: for {input.dim()}D input, output_size must have "
-                f"{self.axes} or {others + self.axes} elements (got {len(sizes)})"
+                f"ConvTranspose{self._axes}D: for {input.dim()}D input, output_size must have "
+                f"{self._axes} or {others + self._axes} elements (got {len(sizes)})"
             )
-        padding = for_axes(self.padding, self.axes)
+        padding = for_axes(self.padding, self._axes)
         least = [
             (n - 1) * s - 2 * p + d * (k - 1) + 1
             for n, s, p, d, k in zip(
@@ -299,8 +299,8 @@ class ConvTranspose1d(_ConvTransposeNd):
         adjit.Size([20, 33, 101])
     """
 
-    axes = 1
-    function = "conv_transpose1d"
+    _axes = 1
+    _function = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
@@ -335,8 +335,8 @@ class ConvTranspose2d(_ConvTransposeNd):
         adjit.Size([20, 33, 11, 21])
     """
 
-    axes = 2
-    function = "conv_transpose2d"
+    _axes = 2
+    _function = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
@@ -351,5 +351,5 @@ class ConvTranspose3d(_ConvTransposeNd):
         adjit.Size([1, 3, 9, 9, 9])
     """
 
-    axes = 3
-    function = "conv_transpose3d"
+    _axes = 3
+    _function = "conv_transpose3d"

@@ -184,12 +184,12 @@ class _LazyConvolution(LazyModuleMixin, _ConvNd):
         """Find `in_channels`; a transposed convolution is given its `output_size` too."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             return
-        if input.ndim not in (self.axes + 1, self.axes + 2):
+        if input.ndim not in (self._axes + 1, self._axes + 2):
             raise RuntimeError(
-                f"Expected {self.axes + 1}D (unbatched) or {self.axes + 2}D (batched) input to "
+                f"Expected {self._axes + 1}D (unbatched) or {self._axes + 2}D (batched) input to "
                 f"{type(self).__name__}, but got input of size: {input.shape}"
             )
-        self.in_channels = input.shape[input.ndim - self.axes - 1]
+        self.in_channels = input.shape[input.ndim - self._axes - 1]
         if self.in_channels % self.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
         if self.has_uninitialized_params():

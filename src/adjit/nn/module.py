@@ -146,11 +146,13 @@ class Module:
         )
     """
 
+    # Helpers begin with two underscores: a subclass may have a `_refuse` or a `_branch` of its own.
+
     # Written into the state dict's metadata; a subclass that changes its state raises it and
     # translates older states in _load_from_state_dict.
     _version: int = 1
     call_super_init: bool = False
-    _compiled_call: Callable[..., Any] | None = None  # what calls go to after compile()
+    _compiled_call_impl: Callable[..., Any] | None = None  # what calls go to after compile()
 
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -229,16 +231,16 @@ class Module:
             or _global_forward_pre_hooks
             or _global_backward_hooks
             or _global_backward_pre_hooks
-            or self._compiled_call is not None
+            or self._compiled_call_impl is not None
         ):
             return self.forward(*args, **kwargs)
-        if self._compiled_call is not None:
-            return self._compiled_call(*args, **kwargs)
-        return self._call_with_hooks(args, kwargs)
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
+        return self.__call_with_hooks(args, kwargs)
 
-    def _call(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """What a call does where it is not compiled."""
-        return self._call_with_hooks(args, kwargs)
+        return self.__call_with_hooks(args, kwargs)
 
     def compile(self, **options: Any) -> None:
         """Have calls of this module captured and replayed, hooks included; see `adjit.compile`.
@@ -249,9 +251,9 @@ class Module:
             >>> model(adjit.ones(2, 3)).shape
             adjit.Size([2, 1])
         """
-        self.__dict__["_compiled_call"] = compile(self._call, **options)
+        self.__dict__["_compiled_call_impl"] = compile(self._call_impl, **options)
 
-    def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook in (*_global_forward_pre_hooks.values(), *self._forward_pre_hooks.values()):
             if isinstance(hook, _WithKwargs):
                 args, kwargs = _replaced_args_kwargs(hook(self, args, kwargs), args, kwargs)
@@ -272,7 +274,7 @@ class Module:
             bracket = BackwardHook(self, backward_hooks, backward_pre_hooks)
             args = bracket.bracket_inputs(args)
 
-        result = self._forward_with_hooks(args, kwargs)
+        result = self.__forward_with_hooks(args, kwargs)
 
         if bracket is not None:
             if not isinstance(result, (Tensor, tuple)):
@@ -286,7 +288,7 @@ class Module:
             hook_output(self, of_output, args, result)
         return result
 
-    def _forward_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __forward_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What `forward` returns, after the forward hooks. If one raises, or `forward` does, those that
         are to be called always are, and what they raise themselves is a warning."""
         result = None
@@ -328,14 +330,14 @@ class Module:
         if isinstance(value, Parameter):
             if parameters is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
-            self._forget(name, attributes, self._buffers, self._modules)
+            self.__forget(name, attributes, self._buffers, self._modules)
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if parameters is None:
                 raise AttributeError("cannot assign module before Module.__init__() call")
             if name in parameters:
-                self._refuse(value, f"parameter '{name}' (torch.nn.Parameter or None expected)")
-            self._forget(name, attributes, parameters, self._buffers)
+                self.__refuse(value, f"parameter '{name}' (torch.nn.Parameter or None expected)")
+            self.__forget(name, attributes, parameters, self._buffers)
             self._modules[name] = value
         elif parameters is None:
             if isinstance(value, Buffer):
@@ -343,15 +345,15 @@ class Module:
             super().__setattr__(name, value)
         elif name in parameters:
             if value is not None:
-                self._refuse(value, f"parameter '{name}' (torch.nn.Parameter or None expected)")
+                self.__refuse(value, f"parameter '{name}' (torch.nn.Parameter or None expected)")
             parameters[name] = None
         elif name in self._modules:
             if value is not None:
-                self._refuse(value, f"child module '{name}' (torch.nn.Module or None expected)")
+                self.__refuse(value, f"child module '{name}' (torch.nn.Module or None expected)")
             self._modules[name] = None
         elif isinstance(value, Buffer) or name in self._buffers:
             if value is not None and not isinstance(value, Tensor):
-                self._refuse(
+                self.__refuse(
                     value,
                     f"buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)",
                 )
@@ -377,17 +379,19 @@ class Module:
         return sorted(name for name in names if not name[0].isdigit())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call"}
+        return {
+            name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
-    def _forget(self, name: str, *registries: dict[str, Any]) -> None:
+    def __forget(self, name: str, *registries: dict[str, Any]) -> None:
         for registry in registries:
             registry.pop(name, None)
         self._non_persistent_buffers_set.discard(name)
 
-    def _refuse(self, value: Any, place: str) -> None:
+    def __refuse(self, value: Any, place: str) -> None:
         raise TypeError(f"cannot assign '{_typename(value)}' as {place}")
 
     # ---- registering ---------------------------------------------------------------------------
@@ -408,7 +412,7 @@ class Module:
             Parameter containing:
             tensor([1.], requires_grad=True)
         """
-        self._check_new_name("parameter", name, self.__dict__.get("_parameters"))
+        self.__check_new_name("parameter", name, self.__dict__.get("_parameters"))
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign '{_typename(param)}' object to parameter '{name}' "
@@ -441,7 +445,7 @@ class Module:
             >>> list(net.state_dict())
             ['mean']
         """
-        self._check_new_name("buffer", name, self.__dict__.get("_buffers"))
+        self.__check_new_name("buffer", name, self.__dict__.get("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' "
@@ -489,7 +493,7 @@ class Module:
         """
         self.add_module(name, module)
 
-    def _check_new_name(self, kind: str, name: str, registry: dict[str, Any] | None) -> None:
+    def __check_new_name(self, kind: str, name: str, registry: dict[str, Any] | None) -> None:
         if registry is None:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
         if not isinstance(name, str):
@@ -567,7 +571,7 @@ class Module:
             >>> net.get_parameter("0.bias").shape
             adjit.Size([1])
         """
-        param = self._get_tensor(target)
+        param = self.__get_tensor(target)
         if not isinstance(param, Parameter):
             raise AttributeError(f"`{target.rpartition('.')[2]}` is not an nn.Parameter")
         return param
@@ -583,13 +587,13 @@ class Module:
             >>> net.get_buffer("0.running_mean")
             tensor([0., 0.])
         """
-        buffer = self._get_tensor(target)
+        buffer = self.__get_tensor(target)
         path, _, name = target.rpartition(".")
         if name not in self.get_submodule(path)._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
         return buffer
 
-    def _get_tensor(self, target: str) -> Any:
+    def __get_tensor(self, target: str) -> Any:
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
         if not hasattr(module, name):
@@ -1214,13 +1218,13 @@ class Module:
     def _save_to_state_dict(
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
-        for name, tensor in self._persistent_state().items():
+        for name, tensor in self.__persistent_state().items():
             is_as_it_is = keep_vars or is_lazy(tensor)
             destination[prefix + name] = tensor if is_as_it_is else tensor.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY] = self.get_extra_state()
 
-    def _persistent_state(self) -> dict[str, Tensor]:
+    def __persistent_state(self) -> dict[str, Tensor]:
         named: Iterable[tuple[str, Tensor | None]] = chain(
             self._parameters.items(),
             (
@@ -1263,7 +1267,7 @@ class Module:
             state._metadata = metadata  # type: ignore[attr-defined]
         keys = IncompatibleKeys([], [])
         errors: list[str] = []
-        self._load_tree(state, "", metadata, assign, keys, errors)
+        self.__load_tree(state, "", metadata, assign, keys, errors)
         if strict:
             for kind, names in (
                 ("Unexpected", keys.unexpected_keys),
@@ -1280,7 +1284,7 @@ class Module:
             )
         return keys
 
-    def _load_tree(
+    def __load_tree(
         self,
         state: dict[str, Any],
         prefix: str,
@@ -1299,7 +1303,7 @@ class Module:
             if module is not None:
                 inner = prefix + name + "."
                 inner_state = {key: state[key] for key in state if key.startswith(inner)}
-                module._load_tree(inner_state, inner, metadata, assign, keys, errors)
+                module.__load_tree(inner_state, inner, metadata, assign, keys, errors)
         for hook in self._load_state_dict_post_hooks.values():
             if hook(self, keys) is not None:
                 raise AssertionError(
@@ -1331,11 +1335,11 @@ class Module:
                 error_msgs,
             )
         assign = local_metadata.get("assign_to_params_buffers", False)
-        local_state = self._persistent_state()
+        local_state = self.__persistent_state()
         for name, param in local_state.items():
             key = prefix + name
             if key in state_dict:
-                error = self._load_tensor(key, name, param, state_dict[key], assign)
+                error = self.__load_tensor(key, name, param, state_dict[key], assign)
                 if error is not None:
                     error_msgs.append(error)
             elif strict:
@@ -1358,7 +1362,7 @@ class Module:
                 if name not in (self._modules if dot else local_state):
                     unexpected_keys.append(key)
 
-    def _load_tensor(
+    def __load_tensor(
         self, key: str, name: str, param: Tensor, value: Any, assign: bool
     ) -> str | None:
         """Copy one entry of a state dict; what was wrong with it, if anything."""
@@ -1422,9 +1426,9 @@ class Module:
 
     def _repr_html_(self) -> str:
         """The module as a tree that unfolds, which notebooks show; no tensor is computed."""
-        return printing.module_html(self._branch("", ()))
+        return printing.module_html(self.__branch("", ()))
 
-    def _branch(self, name: str, above: tuple[Module, ...]) -> printing.ModuleTree:
+    def __branch(self, name: str, above: tuple[Module, ...]) -> printing.ModuleTree:
         own: list[tuple[str, Tensor, str]] = [
             (n, p, "" if p.requires_grad else "frozen")
             for n, p in self._parameters.items()
@@ -1439,7 +1443,7 @@ class Module:
             [(n, _form(t), remark) for n, t, remark in own],
             sum([p.numel() for p in self.parameters() if not is_lazy(p)]),
             [
-                m._branch(n, within)
+                m.__branch(n, within)
                 for n, m in self._modules.items()
                 if m is not None and m not in within
             ],

@@ -82,7 +82,7 @@ class Adadelta(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
-        steps.prepare(self.kernel, self._params())
+        steps.prepare(self.kernel, self._params_of_groups())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

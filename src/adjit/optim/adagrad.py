@@ -91,7 +91,7 @@ class Adagrad(PerParameterOptimizer):
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param] = self.first_state(param, group)
-        steps.prepare(self.kernel, self._params())
+        steps.prepare(self.kernel, self._params_of_groups())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

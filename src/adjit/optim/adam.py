@@ -95,7 +95,7 @@ class Adam(PerParameterOptimizer):
                 "decoupled_weight_decay": decoupled_weight_decay,
             },
         )
-        steps.prepare(self.kernel, self._params())
+        steps.prepare(self.kernel, self._params_of_groups())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

@@ -74,7 +74,7 @@ class Muon(PerParameterOptimizer):
                 "adjust_lr_fn": adjust_lr_fn,
             },
         )
-        for param in self._params():
+        for param in self._params_of_groups():
             if param.ndim != 2:
                 raise ValueError(
                     "Muon only supports 2D parameters whereas we found a parameter with size: "

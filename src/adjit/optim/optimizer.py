@@ -195,7 +195,7 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
-    def _params(self) -> Iterable[Any]:
+    def _params_of_groups(self) -> Iterable[Any]:
         """The parameters of all groups."""
         return chain.from_iterable([group["params"] for group in self.param_groups])
 
@@ -338,7 +338,7 @@ class Optimizer:
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         position: dict[Tensor, int] = {}
-        for param in self._params():
+        for param in self._params_of_groups():
             position.setdefault(param, len(position))
         saved: StateDict = {
             "state": {
@@ -421,7 +421,7 @@ class Optimizer:
             >>> w.grad is None
             True
         """
-        for param in self._params():
+        for param in self._params_of_groups():
             meta = param.meta
             if meta is None or meta.grad is None:
                 continue
@@ -517,7 +517,7 @@ class Optimizer:
                     "all optimizer param groups should be with/without names. cannot add param "
                     f"group {'with' if names else 'without'} names to the optimizer"
                 )
-        if not set(self._params()).isdisjoint(params):
+        if not set(self._params_of_groups()).isdisjoint(params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
 

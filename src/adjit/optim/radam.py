@@ -89,7 +89,7 @@ class RAdam(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
-        steps.prepare(self.kernel, self._params())
+        steps.prepare(self.kernel, self._params_of_groups())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

@@ -78,7 +78,7 @@ class Rprop(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
-        steps.prepare(self.kernel, self._params())
+        steps.prepare(self.kernel, self._params_of_groups())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

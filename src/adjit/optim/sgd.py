@@ -88,7 +88,7 @@ class SGD(PerParameterOptimizer):
                 "fused": fused,
             },
         )
-        steps.prepare("momentum_step" if momentum else "sgd_step", self._params())
+        steps.prepare("momentum_step" if momentum else "sgd_step", self._params_of_groups())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
