@@ -1050,6 +1050,13 @@ def test_a_short_loop_reads_on_only_where_nothing_lies_behind(start, padded, pla
     assert ("stack" in source.text) is padded
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16"])
+def test_streamed_results_of_few_bytes_an_element(dtype):
+    x = np.arange(loops.STREAM_BYTES + 5).astype(dtype)
+    given = T.tensor(x)
+    np.testing.assert_array_equal((~given).numpy(), ~x)
+
+
 @pytest.mark.parametrize("units", [1280, 1 << 22, 1 << 26], ids=["alone", "a part", "none kept"])
 @pytest.mark.parametrize("part", [(0, 128), (0, 1000), (5, 140), (130, 777), (0, 1280)])
 def test_a_streamed_kernel_writes_its_part_and_nothing_else(part, units):

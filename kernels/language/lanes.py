@@ -541,12 +541,11 @@ def store(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
 
 @intrinsic
 def stream(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
-    """`store` past the caches, to an address that is a multiple of `CACHE_LINE`."""
+    """`store` past the caches, to a line's start, or behind others in one that lanes do not fill."""
+    align = min(CACHE_LINE, lanes.count * pointer.dtype.bitwidth // 8)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        instruction = builder.store(
-            args[2], address(context, builder, pointer, args), align=CACHE_LINE
-        )
+        instruction = builder.store(args[2], address(context, builder, pointer, args), align=align)
         one = ir.Constant(ir.IntType(32), 1)
         instruction.set_metadata("nontemporal", builder.module.add_metadata([one]))
         return context.get_dummy_value()
