@@ -512,10 +512,13 @@ def test_layers_are_drawn_as_in_pytorch(name):
     for weight in layer.parameters():
         assert weight.abs().max() <= 0.25
         assert weight.std() > 0.1
+    theirs = getattr(torch.nn, name)(3, 16, num_layers=2)
     assert [[w.shape for w in each] for each in layer.all_weights] == [
-        [tuple(w.shape) for w in each]
-        for each in getattr(torch.nn, name)(3, 16, num_layers=2).all_weights
+        [tuple(w.shape) for w in each] for each in theirs.all_weights
     ]
+    assert (
+        layer._flat_weights_names == theirs._flat_weights_names
+    )  # by which programs draw them anew
     layer.flatten_parameters()
 
 
