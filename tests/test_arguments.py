@@ -194,3 +194,17 @@ def test_whole_numbers_may_be_numpys_or_tensors(name):
         assert {type(size) for size in found.shape} <= {int}, kind
         assert tuple(found.shape) == tuple(wanted.shape), kind
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6, err_msg=kind)
+
+
+@pytest.mark.parametrize(
+    "name", ["leaky_relu", "elu", "celu", "softplus", "hardshrink", "softshrink"]
+)
+def test_numbers_of_functions_are_no_tensors_that_need_gradients(name):
+    """A slope to be learnt would get no gradient; a tensor without one is its number."""
+    torch = pytest.importorskip("torch")
+    for T in (torch, adjit):
+        f, x, slope = getattr(T.nn.functional, name), -T.ones(2), T.tensor(0.25)
+        np.testing.assert_array_equal(f(x, slope).numpy(), f(x, 0.25).numpy())
+        for _ in range(2):
+            with pytest.raises(TypeError, match="must be Number, not Tensor"):
+                f(x, slope.clone().requires_grad_())

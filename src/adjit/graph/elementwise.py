@@ -19,7 +19,7 @@ from .fastpath import compile_calls, compile_choices, compiled, elementwise_reco
 from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
 from .op_record import Number, OpKey, OpRecord
-from .record import is_tensor
+from .record import is_tensor, needs_grad
 from .registry import registry
 from .saved import unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
@@ -217,9 +217,19 @@ class Elementwise(native.Native):
     def words(
         self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Argument]
     ) -> tuple[int, ...]:
-        """Python numbers as words, in the dtype that the body runs in."""
+        """Python numbers as words, in the dtype that the body runs in.
+
+        Raises:
+            TypeError: one is a tensor that needs a gradient, which would not get any.
+        """
         if not numbers and not attributes:
             return ()
+        for name, value in zip(self.attributes, attributes, strict=False):
+            if is_tensor(value) and needs_grad(value):
+                raise TypeError(
+                    f"{self.name}(): argument '{name}' must be Number, not Tensor: no gradient goes to "
+                    "it; give its item()"
+                )
         compute = op_record.compute
         if self.body.whole:
             values = zip(op_record.numbers, (*numbers, *attributes), strict=True)
