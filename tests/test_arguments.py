@@ -208,3 +208,62 @@ def test_numbers_of_functions_are_no_tensors_that_need_gradients(name):
         for _ in range(2):
             with pytest.raises(TypeError, match="must be Number, not Tensor"):
                 f(x, slope.clone().requires_grad_())
+
+
+OF_NUMBERS = {
+    "full": lambda T, t: T.full((2,), t),
+    "full_like": lambda T, t: T.full_like(T.ones(2), t),
+    "new_full": lambda T, t: T.ones(2).new_full((2,), t),
+    "scalar_tensor": lambda T, t: T.scalar_tensor(t),
+    "arange": lambda T, t: T.arange(t),
+    "arange from": lambda T, t: T.arange(t, 4),
+    "add": lambda T, t: T.ones(2).add(T.ones(2), alpha=t),
+    "add_": lambda T, t: T.ones(2).add_(T.ones(2), alpha=t),
+    "sub": lambda T, t: T.sub(T.ones(2), T.ones(2), alpha=t),
+    "rsub": lambda T, t: T.rsub(T.ones(2), T.ones(2), alpha=t),
+    "dropout": lambda T, t: T.nn.functional.dropout(T.ones(2), t, training=False),
+    "dropout2d": lambda T, t: T.nn.functional.dropout2d(T.ones(2, 2, 2, 2), t, training=False),
+    "cross_entropy": lambda T, t: T.nn.functional.cross_entropy(
+        T.eye(2), T.tensor([0, 1]), label_smoothing=t
+    ),
+    "norm": lambda T, t: T.norm(T.ones(2), t),
+    "vector_norm": lambda T, t: T.linalg.vector_norm(T.ones(2), t),
+    "renorm": lambda T, t: T.renorm(T.ones(2, 2), t, 0, 0.5),
+    "cdist": lambda T, t: T.cdist(T.ones(2, 2), T.zeros(2, 2), t),
+}
+OF_DRAWS = {
+    "normal": lambda T, t: T.normal(0.0, t, (2,)),
+    "uniform_": lambda T, t: T.ones(2).uniform_(0, t),
+    "normal_": lambda T, t: T.ones(2).normal_(0, t),
+    "log_normal_": lambda T, t: T.ones(2).log_normal_(0, t),
+    "cauchy_": lambda T, t: T.ones(2).cauchy_(0, t),
+    "exponential_": lambda T, t: T.ones(2).exponential_(t),
+    "geometric_": lambda T, t: T.ones(2).geometric_(t * 0.5),
+}
+
+
+@pytest.mark.parametrize("name", [*OF_NUMBERS, *OF_DRAWS])
+def test_tensors_that_need_gradients_are_no_numbers(name):
+    """Also where the number is the default."""
+    torch = pytest.importorskip("torch")
+    f = {**OF_NUMBERS, **OF_DRAWS}[name]
+    number = torch.tensor(1.0), adjit.tensor(1.0)
+    if name in OF_NUMBERS:
+        found, wanted = f(adjit, number[1]).numpy(), f(torch, number[0]).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        assert found.dtype == wanted.dtype
+    for T, t in zip((torch, adjit), number, strict=True):
+        with pytest.raises(TypeError):
+            f(T, t.requires_grad_())
+
+
+def test_scatter_of_a_tensor_without_axes():
+    torch = pytest.importorskip("torch")
+    for T in (torch, adjit):
+        x, t = T.ones(3, requires_grad=True), T.tensor(2.0, requires_grad=True)
+        made = x.scatter(0, T.tensor([1]), t)
+        (made * T.tensor([1.0, 3.0, 5.0])).sum().backward()
+        assert made.tolist() == [1.0, 2.0, 1.0]
+        assert (x.grad.tolist(), t.grad.item()) == ([1.0, 0.0, 5.0], 3.0)
+        with pytest.raises(RuntimeError):
+            x.scatter(0, T.tensor([1, 2]), t)

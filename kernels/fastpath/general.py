@@ -176,10 +176,8 @@ def new_scalars(runtime, op_record, operands, attributes):
         value = item(operands, k) if is_operand else item(attributes, k - length(operands))
         if is_operand and is_tensor(runtime, value):
             continue
-        is_odd = is_tensor(
-            runtime, value
-        )  # an attribute, which Python refuses if it needs a gradient
-        word = 0 if is_odd else new_number_word(runtime, op_record, value)
+        is_refused = is_tensor(runtime, value)  # by Python, if it needs a gradient
+        word = 0 if is_refused else new_number_word(runtime, op_record, value)
         if word == 0:
             drop(scalars)
             scalars = 0

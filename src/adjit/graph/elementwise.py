@@ -19,7 +19,7 @@ from .fastpath import compile_calls, compile_choices, compiled, elementwise_reco
 from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
 from .op_record import Number, OpKey, OpRecord
-from .record import is_tensor, needs_grad
+from .record import is_tensor, plain_number
 from .registry import registry
 from .saved import unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
@@ -225,11 +225,7 @@ class Elementwise(native.Native):
         if not numbers and not attributes:
             return ()
         for name, value in zip(self.attributes, attributes, strict=False):
-            if is_tensor(value) and needs_grad(value):
-                raise TypeError(
-                    f"{self.name}(): argument '{name}' must be Number, not Tensor: no gradient goes to "
-                    "it; give its item()"
-                )
+            plain_number(value, self.name, name)
         compute = op_record.compute
         if self.body.whole:
             values = zip(op_record.numbers, (*numbers, *attributes), strict=True)

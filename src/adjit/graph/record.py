@@ -166,6 +166,22 @@ def needs_grad(t: TensorBase) -> bool:
     return bool(t.needs_grad or (t.view_of is not None and t.view_of.base.needs_grad))
 
 
+def plain_number(value: Any, function: str, argument: str) -> Any:
+    """A number that is to be one, which may be that of a tensor.
+
+    Raises:
+        TypeError: it is a tensor that needs a gradient, which would not get any.
+    """
+    if not is_tensor(value):
+        return value
+    if needs_grad(value):
+        raise TypeError(
+            f"{function}(): argument '{argument}' must be Number, not Tensor: no gradient goes to it; "
+            "give its item()"
+        )
+    return value.item()
+
+
 def is_differentiated(t: TensorBase) -> bool:
     """Whether a derivative may be asked for, of a backward pass or of a transform."""
     return t.__class__ in tracers or bool(state.grad and needs_grad(t))

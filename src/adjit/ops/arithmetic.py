@@ -174,7 +174,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         >>> adjit.tensor([1., 2.]).add(3, alpha=2)
         tensor([7., 8.])
     """
-    if alpha == 1 and out is None:
+    if alpha.__class__ is int and alpha == 1 and out is None:
         return total.record(input, other)
     alpha = checked_alpha(alpha, input, other, "add")
     made = elementwise_recorder()(scaled_total, (input, other), (alpha,))
@@ -183,7 +183,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 
 def subtract_scaled(input: Any, other: Any, alpha: Any) -> tuple[Elementwise, Any, Any]:
     """The op, operands and attributes of `sub`."""
-    if alpha == 1:
+    if alpha.__class__ is int and alpha == 1:
         return difference, (input, other), ()
     alpha = checked_alpha(alpha, input, other, "sub")
     return scaled_difference, (input, other), (alpha,)
@@ -200,7 +200,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         >>> adjit.tensor([1., 2.]).sub(1)
         tensor([0., 1.])
     """
-    if alpha == 1 and out is None:
+    if alpha.__class__ is int and alpha == 1 and out is None:
         return difference.record(input, other)
     made = elementwise_recorder()(*subtract_scaled(input, other, alpha))
     return made if out is None else writing.write_out("sub", out, made)
@@ -214,7 +214,7 @@ def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         >>> adjit.tensor([1., 2.]).add(3, alpha=2)
         tensor([7., 8.])
     """
-    if alpha == 1:
+    if alpha.__class__ is int and alpha == 1:
         return total, (input, other), ()
     alpha = checked_alpha(alpha, input, other, "add")
     return scaled_total, (input, other), (alpha,)
@@ -249,7 +249,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         tensor([ 0., -1.])
     """
     tensors = record.is_tensor(other)
-    if alpha == 1:
+    if alpha.__class__ is int and alpha == 1:
         return reversed_difference if tensors else from_number, (input, other), ()
     alpha = checked_alpha(alpha, input, other, "rsub")
     return scaled_from if tensors else scaled_from_number, (other, input), (alpha,)

@@ -443,6 +443,7 @@ def scalar_tensor(
         >>> adjit.scalar_tensor(2)
         tensor(2.)
     """
+    value = record.plain_number(value, "scalar_tensor", "s")
     return tensor(
         value, dtype=dtype or dtypes.get_default_dtype(), device=device, pin_memory=pin_memory,
         requires_grad=requires_grad,
@@ -508,8 +509,7 @@ def full(
         raise TypeError(
             f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}"
         )
-    if record.is_tensor(fill_value):
-        fill_value = fill_value.item()
+    fill_value = record.plain_number(fill_value, "full", "fill_value")
     dtype = kind_of(dtype, out)
     kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
     dtypes.check_fits(fill_value, kind)
@@ -730,7 +730,7 @@ def arange(
     """
     if end is None:
         start, end = 0, start
-    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    start, end, step = _bounds("arange", start, end, step)
     dtype = kind_of(dtype, out)
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
@@ -774,7 +774,7 @@ def range(
         stacklevel=2,
     )
     formats.check_layout("range", layout)
-    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    start, end, step = _bounds("range", start, end, step)
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     _check_finite(start, end)
@@ -783,6 +783,13 @@ def range(
     _check_step(start, end, step)
     made = _ramp(int((end - start) / step) + 1, start, step, kind, place_of(device, out))
     return _row(made, requires_grad, device, out)
+
+
+def _bounds(name: str, *given: Any) -> list[Any]:
+    """The numbers that a start, an end and a step are, which may be NumPy's, or tensors without gradients."""
+    names = ("start", "end", "step")
+    plain = [record.plain_number(v, name, which) for v, which in zip(given, names, strict=True)]
+    return [v.item() if hasattr(v, "item") else v for v in plain]
 
 
 def _check_finite(start: Any, end: Any) -> None:

@@ -11,7 +11,7 @@ from ..graph.batching import Batch
 from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.operation import normalizes_in_order, operation
-from ..graph.record import check_tensor
+from ..graph.record import check_tensor, plain_number
 from ..graph.state import state as modes
 from ..kernels.ops import distances as kernels
 from ..schedule.planning.recipe import GRAIN
@@ -92,6 +92,7 @@ def cdist(
             raise RuntimeError(
                 f"cdist only supports floating-point dtypes, {name} got: {t.dtype.legacy}"
             )
+    p = plain_number(p, "cdist", "p")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
     is_long = min(x1.shape[-2], x2.shape[-2]) > MANY and x1.shape[-1] > kernels.NARROW

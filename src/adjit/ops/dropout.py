@@ -13,6 +13,7 @@ from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
+from ..graph.record import plain_number
 from ..graph.state import state
 from ..kernels.ops import random as kernels
 from ..schedule.planning.recipe import GRAIN
@@ -24,7 +25,9 @@ from .drawing import COST, blocks_for, drawing, for_examples
 
 
 def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
-    """Raise if `p` is no probability."""
+    """Raise if `p` is no probability, or one whose gradient would be lost."""
+    if p.__class__ is not float:
+        p = plain_number(p, "dropout", "p")
     if not 0 <= p <= 1:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 

@@ -11,6 +11,7 @@ from ..graph.batching import Batch, folded, unfolded
 from ..graph.elementwise import elementwise
 from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
+from ..graph.record import plain_number
 from ..kernels.ops import losses as kernels
 from ..kernels.ops import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, check_fits, numel
@@ -555,6 +556,8 @@ def cross_entropy(
     Indices without weights and smoothing run as one kernel that never stores the softmax.
     """
     check_reduction(reduction)
+    if label_smoothing.__class__ is not float:
+        label_smoothing = plain_number(label_smoothing, "cross_entropy", "label_smoothing")
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     axis = 0 if input.ndim <= 1 else 1

@@ -12,7 +12,7 @@ from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.levels import tracers
 from ..graph.operation import operation
-from ..graph.record import common_device
+from ..graph.record import common_device, plain_number
 from ..graph.state import state
 from ..graph.write import placed
 from ..kernels.ops import random as kernels
@@ -297,6 +297,7 @@ def normal(
                 "normal() received an invalid combination of arguments - got "
                 f"({type(mean).__name__}, {type(std).__name__}), but expected a tensor or a size"
             )
+        mean, std = plain_number(mean, "normal", "mean"), plain_number(std, "normal", "std")
         return normal_of_numbers(
             float(mean), float(std), size, generator, out, dtype, device, requires_grad
         )

@@ -12,6 +12,7 @@ from typing import Any
 from .. import dtypes
 from ..graph.export import export
 from ..graph.operation import operation
+from ..graph.record import plain_number
 from ..random import Generator
 from ..tensor import Tensor
 from .drawing import draw_integers, draw_normal, draw_uniform, last_exact, trial
@@ -36,7 +37,8 @@ def uniform_over(
         >>> adjit.zeros(3).uniform_(2, 3, generator=adjit.Generator().manual_seed(0))
         tensor([2.3990, 2.9722, 2.0194])
     """
-    return draw_uniform(x.shape, x.dtype, float(from_), float(to), generator, x.device)
+    low, high = plain_number(from_, "uniform_", "from"), plain_number(to, "uniform_", "to")
+    return draw_uniform(x.shape, x.dtype, float(low), float(high), generator, x.device)
 
 
 @export(public=False, name="normal", inplace=True)
@@ -55,6 +57,7 @@ def normal_over(
         >>> adjit.zeros(3).normal_(generator=adjit.Generator().manual_seed(0))
         tensor([ 0.9911, -0.1536, -1.1864])
     """
+    mean, std = plain_number(mean, "normal_", "mean"), plain_number(std, "normal_", "std")
     return draw_normal(x.shape, x.dtype, float(mean), float(std), generator, x.device)
 
 
@@ -135,6 +138,7 @@ def exponential_over(
         tensor([0.5092, 3.5842, 0.0196])
     """
     check_continuous("Exponential", x)
+    lambd = plain_number(lambd, "exponential_", "lambd")
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
     return (-draw_uniform(x.shape, x.dtype, 0.0, 1.0, generator, x.device)).log1p() * (-1.0 / lambd)
@@ -155,6 +159,7 @@ def log_normal_over(
         tensor([19.7327,  1.9992,  0.2534])
     """
     check_continuous("LogNormal", x)
+    mean, std = plain_number(mean, "log_normal_", "mean"), plain_number(std, "log_normal_", "std")
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
     return draw_normal(x.shape, x.dtype, float(mean), float(std), generator, x.device).exp()
@@ -175,6 +180,10 @@ def cauchy_over(
         tensor([ -0.3282,  11.4379, -16.3457])
     """
     check_continuous("Cauchy", x)
+    median, sigma = (
+        plain_number(median, "cauchy_", "median"),
+        plain_number(sigma, "cauchy_", "sigma"),
+    )
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     half_turns = draw_uniform(x.shape, x.dtype, -0.5, 0.5, generator, x.device)
@@ -195,6 +204,7 @@ def geometric_over(x: Tensor, p: float, *, generator: Generator | None = None) -
         >>> adjit.zeros(3).geometric_(0.5, generator=adjit.Generator().manual_seed(0))
         tensor([1., 6., 1.])
     """
+    p = plain_number(p, "geometric_", "p")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     kind = x.dtype if x.dtype.is_floating_point else dtypes.float64

@@ -1033,6 +1033,7 @@ def vector_norm(
         tensor(5.)
     """
     check_norm_dtypes("linalg.vector_norm", input, dtype)
+    ord = record.plain_number(ord, "linalg.vector_norm", "ord")
     x = input if dtype is None else input.to(dtype)
     axes = wrap_dims(dim, x.ndim)
     if x.numel() == 0 and (ord < 0 or ord == math.inf):
