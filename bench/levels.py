@@ -86,6 +86,7 @@ def main() -> None:
     left_out = options.without.split(",")
     names = ",".join(name for name in libraries.installed() if name not in left_out)
     effort = (QUICK if options.quick else FULL) | {"mean": False, "libraries": names}
+    target = Path(__file__).parent / "results" / f"{machine.short_name()}-levels.md"
     parts = []
     for level, switches in LEVELS.items():
         rows: list[dict[str, Any]] = []
@@ -102,10 +103,8 @@ def main() -> None:
             "rows": rows,
         }
         parts += [f"# {level}", *filter(None, notes), markdown(report)]
-    text = "\n\n".join(parts)
-    print(text)
-    target = Path(__file__).parent / "results" / f"{machine.short_name()}-levels.md"
-    target.write_text(text + "\n", encoding="utf-8")
+        target.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    print(target.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":
