@@ -124,7 +124,10 @@ ANY_IN_GRAPH = {
     "op_record": {"Pick": "picks of any tuple"},
     "operation": {"__get__": "the op, or that bound to an object", "saved_value": "of the user's"},
     "primitives": {"Array": "an array of any shape and dtype"},
-    "record": {"tensor_classes": "classes of the user's", "is_tensor": "of the user's"},
+    "record": {
+        "tensor_classes": "classes of the user's", "is_tensor": "of the user's",
+        "plain_number": "of the user's",
+    },
     "registry": {
         "__call__": "of the user's", "__getattr__": "of SciPy", "call": "of SciPy", "reference": "of SciPy",
     },
