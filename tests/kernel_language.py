@@ -1394,6 +1394,26 @@ def of_contiguous_copies(x):
     return t
 
 
+def of_names_of_rounds(x):
+    y, z, w, t = x * 2.0, x * 3.0, x, 0.0
+    last = y
+    for i in range(3):
+        last = y
+        y = y * x[1]
+        z = x[:]
+        w = np.ascontiguousarray(y)
+        t += last[0] * w[1]
+    row = y[:2]
+    for i in range(2):
+        row = z[i : i + 2]
+        t += row[0] * w[0]
+    y[0] = x[3]
+    for i in range(2):
+        row = y[i : i + 2]
+        row[0] = row[1] * x[0]
+    return t + last[1] * y[0] + z.sum() + w[0]
+
+
 def of_expanded_axes(x):
     y, z = x * 2.0, x * x
     y[0] = x[1]
@@ -1425,18 +1445,105 @@ def no_write_behind_chosen(x, y):
     return (z * z).sum()
 
 
-def no_write_into_contiguous(x):
+def no_read_of_contiguous(x):
     y = x * 2.0
     z = np.ascontiguousarray(y)
     z[0] = 1.0
     return y[0] * x[1]
 
 
-def no_write_behind_contiguous(x):
+def no_read_behind_contiguous(x):
     y = x * 2.0
     z = np.ascontiguousarray(y)
     y[0] = 1.0
     return z[0] * x[1]
+
+
+def no_contiguous_of_rounds(x):
+    y, z, t = x * 2.0, x * 3.0, 0.0
+    for i in range(3):
+        y[0] = y[0] * x[1]
+        t += z[0]
+        z = np.ascontiguousarray(y)
+    return t
+
+
+def no_names_of_rounds(x):
+    y, z, t = x * 2.0, x * 3.0, 0.0
+    for i in range(3):
+        y[0] = y[0] * x[1]
+        t += z[0]
+        z = y[:]
+    return t
+
+
+def no_names_of_first_round(x):
+    y = x * 2.0
+    z, t = y, 0.0
+    for i in range(3):
+        y[0] = y[0] * x[1]
+        t += z[0]
+        z = z * x[2]
+    return t
+
+
+def no_names_behind_rounds(x):
+    y, z = x * 2.0, x * 3.0
+    for i in range(3):
+        z = y[:]
+    y[0] = x[1]
+    return z[0]
+
+
+def no_write_behind_rounds(x):
+    y, z = x * 2.0, x * 3.0
+    for i in range(3):
+        z = y[:]
+    z[0] = x[1]
+    return y[0]
+
+
+def no_names_of_one_array(x):
+    y, z = x * 2.0, x * 3.0
+    for i in range(3):
+        t = x * y[0]
+        y = t
+        z = t
+    y[0] = x[1]
+    return z[0]
+
+
+def no_names_of_rounds_of_loops(x):
+    y, z, t = x * 2.0, x * 3.0, 0.0
+    for i in range(2):
+        t += z[0]
+        for k in range(2):
+            z = y[:]
+        y[0] = y[0] * x[1]
+    return t
+
+
+def no_names_where_places_change(x):
+    y, u, z = x * 2.0, x * 3.0, x * 4.0
+    t = 0.0
+    for i in range(3):
+        u[0] = y[0] * x[1]
+        t += z[0]
+        z = y[:]
+        y, u = u, y
+    return t
+
+
+def no_write_into_perhaps_argument(x):
+    y = x
+    for i in range(x.shape[0] - 3):
+        y = y * x[1]
+    y[0] = 2.0
+    return y.sum()
+
+
+def no_sizes_of_the_text(x):
+    return (np.zeros(3) + np.ones(2) * x[0]).sum()
 
 
 def no_write_into_twins(x, y):
@@ -1486,13 +1593,23 @@ def no_chosen_in_loop(x, y):
 
 
 REFUSED = [
-    (no_write_into_chosen, 'another name since', 'x.copy() if test'),
-    (no_write_behind_chosen, 'another name since', 'x.copy() if test'),
-    (no_write_into_chosen_that_changes_places, 'another name since', 'x.copy() if test'),
-    (no_write_into_source_that_changes_places, 'another name since', 'x.copy() if test'),
-    (no_write_into_twins, 'another name since', 'x.copy() if test'),
-    (no_write_into_contiguous, 'another name since', 'x.copy() if test'),
-    (no_write_behind_contiguous, 'another name since', 'x.copy() if test'),
+    (no_write_into_chosen, 'another name since a branch', 'x.copy() if test'),
+    (no_write_behind_chosen, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_chosen_that_changes_places, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_source_that_changes_places, 'another name since a branch', 'x.copy() if test'),
+    (no_write_into_twins, 'another name since a branch', 'x.copy() if test'),
+    (no_read_of_contiguous, 'written by another of its names', 'y = x.copy()'),
+    (no_read_behind_contiguous, 'written by another of its names', 'y = x.copy()'),
+    (no_contiguous_of_rounds, 'an array that this loop writes, too', 'y = x.copy()'),
+    (no_names_of_rounds, 'an array that this loop writes, too', 'y = x.copy()'),
+    (no_names_of_first_round, 'an array that this loop writes, too', 'y = x.copy()'),
+    (no_names_behind_rounds, 'written by another of its names', 'y = x.copy()'),
+    (no_write_behind_rounds, 'written by another of its names', 'y = x.copy()'),
+    (no_names_of_one_array, 'written by another of its names', 'y = x.copy()'),
+    (no_names_of_rounds_of_loops, 'an array that this loop writes, too', 'y = x.copy()'),
+    (no_names_where_places_change, 'an array that this loop writes, too', 'y = x.copy()'),
+    (no_write_into_perhaps_argument, 'written by another of its names', 'y = x.copy()'),
+    (no_sizes_of_the_text, '3 and 2 elements', ''),
     (no_chosen_in_loop, 'an array where a number is needed', 'the loop over the elements'),
     (no_two_names, 'lets change places', 'the same names'),
     (no_sum_of_rows, '`sum` of rows', 'x.sum(axis=0)'),

@@ -59,7 +59,6 @@ class Emitter:
         self.writes = 0  # stores read so far
         self.tests: set[Atom] = set()  # names of truth values
         self.floats: set[Atom] = set()  # names that are known to be floats while reading
-        self.writes_to: dict[str, int] = {}
         self.stack: list[ActiveCall] = []
         self._names: dict[str, int] = {}
         self._scopes: list[tuple[Suite, dict[Key, str]]] = [(self.block, {})]
@@ -177,7 +176,6 @@ class Emitter:
         self.emit(StoreElement(array, index, value, self.fresh("old"), adds), node)
         self.written.add(array)
         self.writes += 1
-        self.writes_to[array] = self.writes_to.get(array, 0) + 1
         group = "<swapped>" if array in self.swapped else array
         self._versions[group] = self._versions.get(group, 0) + 1
 

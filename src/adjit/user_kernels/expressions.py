@@ -14,6 +14,7 @@ from .advice import OF_FUNCTIONS, OF_NODES
 from .emitter import Emitter
 from .source import MISSING, RULE, Function, meaning_of, python_function
 from .structure import Apply, Atom, Branch, Make, Repeat, Statement, Suite, walk
+from .twins import Twins
 from .values import (
     NEW_AXIS,
     UNDEFINED,
@@ -57,12 +58,20 @@ class Expressions(Emitter):
         self.open_blocks: list[Suite] = []
         self.is_conditional = False
         self.written_sizes: dict[tuple[str, int], int] = {}  # by array and dimension: numbers
+        self.alias: dict[str, str] = {}
+        self.twins = Twins(self._root)
         self.frozen: set[str] = set()  # arrays that have two names since a branch
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
         self.array_before: dict[
             Atom, str
         ] = {}  # arrays that change places in a loop -> one before it
+
+    def _root(self, name: str) -> str:
+        """One name of arrays that may be the same memory."""
+        while (found := self.alias.get(name, name)) != name:
+            name = found
+        return name
 
     def run(
         self, function: Function, args: list[Value], node: ast.AST, *, is_library: bool
@@ -365,6 +374,12 @@ class Expressions(Emitter):
 
     def demand_same(self, a: Atom, b: Atom, node: ast.AST) -> None:
         """Check two sizes where that is not known."""
+        if type(a) is int and type(b) is int:
+            if a != b:
+                self.reject(
+                    node, f"arrays with {a} and {b} elements along an axis, which do not agree,"
+                )
+            return
         self.demand(
             self.op("==", [a, b], node),
             "ValueError",

@@ -183,15 +183,14 @@ class NumpyFunctions(Expressions):
         return self.run(function, [self.settled(value, e)], e, is_library=True)
 
     def _contiguous(self, value: Value, e: ast.AST) -> Value:
-        """A copy, where NumPy makes one or not: neither the array nor the copy may be written from then on."""
-        if not isinstance(value, ArrayView):
-            return self.settled(value, e)
+        """A copy, where NumPy makes one or not."""
         made = self.copied(value, e)
-        self.frozen |= {value.name, made.name}
+        if isinstance(value, ArrayView):
+            self.twins.tie(made.name, [value.name])
         return made
 
     def _expanded(self, value: Value, axis: int, e: ast.AST) -> Value:
-        if isinstance(value, (str, float)) and axis in (0, -1):  # an array without axes is a number
+        if isinstance(value, (str, float)) and self.is_known_float(value) and axis in (0, -1):
             made = self.make([1], None, "f8", e, "t")
             self.store(made.name, self.place(made, [0], e), value, e)
             return made

@@ -30,6 +30,7 @@ from .structure import (
     link,
     walk,
 )
+from .twins import Mark
 from .values import (
     UNDEFINED,
     ArrayExpression,
@@ -50,6 +51,7 @@ _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _MADE_IN_LOOP = (
     "is an array made in a loop, and read behind it", "make it before the loop, and write into it: y[:] = ..."
 )  # fmt: skip
+_COPY_IT = "copy it where it gets the other name: y = x.copy()"
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
@@ -80,7 +82,6 @@ class FunctionReader(NumpyFunctions):
 
     def __init__(self) -> None:
         super().__init__()
-        self.alias: dict[str, str] = {}
         self.returned: set[str] = set()  # arrays
         self.runs_parallel = False
 
@@ -106,6 +107,8 @@ class FunctionReader(NumpyFunctions):
         self._body(source)
         result = self.environment.get(RESULT, UNDEFINED)
         returns = self._returned(result, source.tree)
+        for name in names:  # who calls reads arrays
+            self._check_fresh(name, source.tree)
         f = Procedure(
             name=python_function(function).__name__,
             params=names,
@@ -461,10 +464,22 @@ class FunctionReader(NumpyFunctions):
     ) -> None:
         if self._is_frozen(array):
             self.reject(
-                node, "a write into what may have another name since a branch, or np.ascontiguousarray",
-                "copy it there: y = x.copy() if test else z.copy()",
+                node, "a write into an array that has another name since a branch chose it",
+                "copy it where it is chosen: y = x.copy() if test else z.copy()",
             )  # fmt: skip
+        if adds:
+            self._check_fresh(array, node)
         super().store(array, index, value, node, adds)
+        self.twins.write(array)
+
+    def load(self, array: str, index: list[Atom], node: ast.AST, base: str = "t") -> str:
+        self._check_fresh(array, node)
+        self.twins.read(array)
+        return super().load(array, index, node, base)
+
+    def _check_fresh(self, array: str, node: ast.AST) -> None:
+        if self.twins.is_stale(array):
+            self.reject(node, "an array that was written by another of its names", _COPY_IT)
 
     def _is_frozen(self, array: str) -> bool:
         return bool(self.frozen) and self._root(array) in map(self._root, self.frozen)
@@ -551,8 +566,8 @@ class FunctionReader(NumpyFunctions):
         body = Suite("loop")
         item = Repeat(kind, body, [], self.fresh("trips"), is_parallel=is_parallel)
         item.is_library = self.stack[-1].is_library
+        firsts = self.environment
         buffers = self._buffers(s, names)
-        before = {b.name: self.writes_to.get(b.name, 0) for b in buffers.values()}
         outer, around = self.block, self.environment
         inside: dict[str, Value] = dict(around)
         starts: dict[str, Value] = {}
@@ -563,7 +578,10 @@ class FunctionReader(NumpyFunctions):
             inside[name] = starts[name] = self._carry_in(name, start, item.carried, name in buffers)
         self.loop_names |= {c.inside for c in item.carried}
         swapped = [c for c in item.carried if c.is_array]
-        if any(self._is_frozen(str(c.first)) for c in swapped):  # any may be it in a later round
+        for c in swapped:  # any may be it in a later round
+            self.twins.tie(c.inside, self.twins.of(str(each.first) for each in swapped))
+        mark = self.twins.mark(self.arrays)
+        if any(self._is_frozen(str(c.first)) for c in swapped):
             self.frozen |= {c.inside for c in swapped}
         self.environment = inside
         if kind == "for":
@@ -583,7 +601,8 @@ class FunctionReader(NumpyFunctions):
         self.open_blocks.append(body)
         self.independent = item if is_parallel else self.independent
         self._statements(s.body)
-        self._refill(buffers, before, s)
+        others = self._others(buffers, firsts, item, mark, s)
+        self._refill(buffers, mark, s)
         self.open_blocks.pop()
         self.close_block(outer)
         self.depth -= 1
@@ -599,6 +618,12 @@ class FunctionReader(NumpyFunctions):
         self.environment = after
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)
+        if self.twins.clash(mark):
+            self.reject(
+                s, "a loop that writes an array by one of its names and reads another", _COPY_IT
+            )
+        for array, each in others.items():
+            self.twins.tie(array, each)
         if not self.depth:
             self.independent = None
             if is_parallel and self.hoisted and not may_have_rows(item):
@@ -639,7 +664,52 @@ class FunctionReader(NumpyFunctions):
             self.environment = self.environment | found
         return found
 
-    def _refill(self, buffers: dict[str, ArrayView], before: dict[str, int], s: ast.stmt) -> None:
+    def _others(
+        self, buffers: dict[str, ArrayView], firsts: dict[str, Value], item: Repeat, mark: Mark, s: ast.stmt
+    ) -> dict[str, set[str]]:  # fmt: skip
+        """Arrays that those which a loop sets anew may be behind it, in the user's program."""
+        before = {self._root(a) for a in mark.arrays}
+        finals = {b.name: self.environment.get(n) for n, b in buffers.items()}
+        names = {b.name: n for n, b in buffers.items()}
+
+        def found(array: str, known: tuple[str, ...] = ()) -> set[str]:
+            first, final = firsts[names[array]], finals[array]
+            made = {first.name} if isinstance(first, ArrayView) else set()
+            if isinstance(final, ArrayView) and final.name not in (array, *known):
+                if final.name in finals:
+                    return made | found(final.name, (*known, array))
+                made |= {
+                    a for a in (final.name, *self.twins.of([final.name])) if self._root(a) in before
+                }
+            return made
+
+        places = {c.inside for c in item.carried if c.is_array}
+        handed_on = {f.name for a, f in finals.items() if isinstance(f, ArrayView) and f.name != a}
+        others = {array: found(array) for array in finals}
+        ends = (item.start, item.stop)
+        has_rounds = (
+            item.kind == "for"
+            and all(type(a) is int for a in ends)
+            and (
+                (item.stop - item.start) * item.step > 0  # type: ignore[operator]
+            )
+        )
+        for array, each in others.items():
+            may_be = each | self.twins.of(each)
+            if may_be & {*places, *[str(c.first) for c in item.carried if c.is_array]}:
+                may_be |= places
+            is_read = array in handed_on or self.twins.are_read([array], mark)
+            if is_read and self.twins.are_written(may_be, mark):
+                self.reject(
+                    s, f"`{names[array]}`, which is an array that this loop writes, too,", _COPY_IT
+                )
+            final, first = finals[array], firsts[names[array]]
+            if has_rounds and isinstance(first, ArrayView) and array != getattr(final, "name", ""):
+                each.discard(first.name)
+            each |= {a for a, f in finals.items() if a != array and f == final}
+        return others
+
+    def _refill(self, buffers: dict[str, ArrayView], mark: Mark, s: ast.stmt) -> None:
         """Write what a round hands on into the memory that was made before the loop."""
         finals: dict[str, ArrayView] = {}
         names = {buffer.name for buffer in buffers.values()}
@@ -650,7 +720,7 @@ class FunctionReader(NumpyFunctions):
             ):
                 self.reject(s, f"`{name}`, which this loop sets anew, and an inner loop lets change places,",
                             "use the same names in both loops: u, v = v, u")  # fmt: skip
-            if self.writes_to.get(buffer.name, 0) != before[buffer.name]:
+            if self.twins.are_written([buffer.name], mark):
                 self.reject(s, f"`{name}`, which this loop both sets anew and writes into,",
                             "write into all of it instead: y[:] = ...")  # fmt: skip
             if final == buffer:
@@ -732,11 +802,6 @@ class FunctionReader(NumpyFunctions):
         first = min(roots)
         for r in roots:
             self.alias[r] = first
-
-    def _root(self, name: str) -> str:
-        while (found := self.alias.get(name, name)) != name:
-            name = found
-        return name
 
 
 def _name_of(function: ast.expr) -> str:
