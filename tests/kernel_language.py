@@ -1411,7 +1411,7 @@ def of_names_of_rounds(x):
     for i in range(2):
         row = y[i : i + 2]
         row[0] = row[1] * x[0]
-    return t + last[1] * y[0] + z.sum() + w[0]
+    return t + last[1] * y[0] + z.sum()
 
 
 def of_expanded_axes(x):
@@ -1513,6 +1513,25 @@ def no_names_of_one_array(x):
     return z[0]
 
 
+def no_contiguous_of_one_array(x):
+    y, z = x * 2.0, x * 3.0
+    for i in range(3):
+        y = y * x[1]
+        z = np.ascontiguousarray(y)
+    y[0] = x[3]
+    return z[0]
+
+
+def no_names_of_the_round_before(x):
+    y, t = x * 2.0, x * 3.0
+    z, last = y, y
+    for i in range(3):
+        last = z
+        z = t * z[0]
+    y[0] = x[3]
+    return last[0]
+
+
 def no_names_of_rounds_of_loops(x):
     y, z, t = x * 2.0, x * 3.0, 0.0
     for i in range(2):
@@ -1606,6 +1625,8 @@ REFUSED = [
     (no_names_behind_rounds, 'written by another of its names', 'y = x.copy()'),
     (no_write_behind_rounds, 'written by another of its names', 'y = x.copy()'),
     (no_names_of_one_array, 'written by another of its names', 'y = x.copy()'),
+    (no_contiguous_of_one_array, 'written by another of its names', 'y = x.copy()'),
+    (no_names_of_the_round_before, 'written by another of its names', 'y = x.copy()'),
     (no_names_of_rounds_of_loops, 'an array that this loop writes, too', 'y = x.copy()'),
     (no_names_where_places_change, 'an array that this loop writes, too', 'y = x.copy()'),
     (no_write_into_perhaps_argument, 'written by another of its names', 'y = x.copy()'),

@@ -665,48 +665,45 @@ class FunctionReader(NumpyFunctions):
         return found
 
     def _others(
-        self, buffers: dict[str, ArrayView], firsts: dict[str, Value], item: Repeat, mark: Mark, s: ast.stmt
+        self, buffers: dict[str, ArrayView], around: dict[str, Value], item: Repeat, mark: Mark, s: ast.stmt
     ) -> dict[str, set[str]]:  # fmt: skip
-        """Arrays that those which a loop sets anew may be behind it, in the user's program."""
-        before = {self._root(a) for a in mark.arrays}
-        finals = {b.name: self.environment.get(n) for n, b in buffers.items()}
+        """Other arrays that those which a loop sets anew may be behind it, in the user's program."""
         names = {b.name: n for n, b in buffers.items()}
+        firsts = {a: v.name for a, n in names.items() if isinstance(v := around[n], ArrayView)}
+        finals = {
+            a: v.name
+            for a, n in names.items()
+            if isinstance(v := self.environment.get(n, UNDEFINED), ArrayView)
+        }
+        before = {self._root(a) for a in mark.arrays}
+        swaps = [c for c in item.carried if c.is_array]
+        places = {c.inside for c in swaps}
 
-        def found(array: str, known: tuple[str, ...] = ()) -> set[str]:
-            first, final = firsts[names[array]], finals[array]
-            made = {first.name} if isinstance(first, ArrayView) else set()
-            if isinstance(final, ArrayView) and final.name not in (array, *known):
-                if final.name in finals:
-                    return made | found(final.name, (*known, array))
-                made |= {
-                    a for a in (final.name, *self.twins.of([final.name])) if self._root(a) in before
-                }
-            return made
+        def set_to(array: str, known: tuple[str, ...] = ()) -> set[str]:
+            final = finals[array]
+            if final == array or final in known:
+                return {firsts[array]}
+            if final in finals:  # the array that another one was in the round before
+                return {firsts[final]} | set_to(final, (*known, array))
+            return {a for a in (final, *self.twins.of([final])) if self._root(a) in before}
 
-        places = {c.inside for c in item.carried if c.is_array}
-        handed_on = {f.name for a, f in finals.items() if isinstance(f, ArrayView) and f.name != a}
-        others = {array: found(array) for array in finals}
-        ends = (item.start, item.stop)
-        has_rounds = (
-            item.kind == "for"
-            and all(type(a) is int for a in ends)
-            and (
-                (item.stop - item.start) * item.step > 0  # type: ignore[operator]
-            )
-        )
-        for array, each in others.items():
-            may_be = each | self.twins.of(each)
-            if may_be & {*places, *[str(c.first) for c in item.carried if c.is_array]}:
+        made = {a: {self._root(o) for o in (f, *self.twins.of([f]))} for a, f in finals.items()}
+        has_rounds = item.kind == "for" and _is_positive(item.start, item.stop, item.step)
+        others: dict[str, set[str]] = {}
+        for array, final in finals.items():
+            found = set_to(array)
+            may_be = found | {firsts[array]} | self.twins.of([*found, firsts[array]])
+            if may_be & (places | {str(c.first) for c in swaps}):
                 may_be |= places
-            is_read = array in handed_on or self.twins.are_read([array], mark)
-            if is_read and self.twins.are_written(may_be, mark):
-                self.reject(
-                    s, f"`{names[array]}`, which is an array that this loop writes, too,", _COPY_IT
-                )
-            final, first = finals[array], firsts[names[array]]
-            if has_rounds and isinstance(first, ArrayView) and array != getattr(final, "name", ""):
-                each.discard(first.name)
-            each |= {a for a, f in finals.items() if a != array and f == final}
+            is_handed_on = array in [f for a, f in finals.items() if a != array]
+            if self.twins.are_written(may_be, mark) and (
+                is_handed_on or self.twins.are_read([array], mark)
+            ):
+                what = f"`{names[array]}`, which is an array that this loop writes, too,"
+                self.reject(s, what, _COPY_IT)
+            others[array] = found | {a for a in finals if a != array and made[a] & made[array]}
+            if final == array or not has_rounds:
+                others[array].add(firsts[array])
         return others
 
     def _refill(self, buffers: dict[str, ArrayView], mark: Mark, s: ast.stmt) -> None:
@@ -802,6 +799,11 @@ class FunctionReader(NumpyFunctions):
         first = min(roots)
         for r in roots:
             self.alias[r] = first
+
+
+def _is_positive(start: Atom, stop: Atom, step: int) -> bool:
+    """Whether a range is known to have a number."""
+    return type(start) is int and type(stop) is int and (stop - start) * step > 0
 
 
 def _name_of(function: ast.expr) -> str:
