@@ -1553,6 +1553,16 @@ def no_names_where_places_change(x):
     return t
 
 
+def no_read_where_places_change(x):
+    y, t = x * 2.0, 0.0
+    z = np.ascontiguousarray(y)
+    z[0] = x[1]
+    for i in range(3):
+        y, z = z, y
+        t += y[0]
+    return t
+
+
 def no_write_into_perhaps_argument(x):
     y = x
     for i in range(x.shape[0] - 3):
@@ -1629,6 +1639,7 @@ REFUSED = [
     (no_names_of_the_round_before, 'written by another of its names', 'y = x.copy()'),
     (no_names_of_rounds_of_loops, 'an array that this loop writes, too', 'y = x.copy()'),
     (no_names_where_places_change, 'an array that this loop writes, too', 'y = x.copy()'),
+    (no_read_where_places_change, 'written by another of its names', 'y = x.copy()'),
     (no_write_into_perhaps_argument, 'written by another of its names', 'y = x.copy()'),
     (no_sizes_of_the_text, '3 and 2 elements', ''),
     (no_chosen_in_loop, 'an array where a number is needed', 'the loop over the elements'),

@@ -2170,8 +2170,9 @@ def test_arrays_are_filled_with_the_sign_of_zero(fill):
 # ----- random programs -----
 
 
-def test_random_programs_as_plain_python():
-    command = [sys.executable, str(Path(__file__).parent / "fuzz_kernels.py"), "20", "500"]
+@pytest.mark.parametrize("fuzz", [("fuzz_kernels.py", "20", "500"), ("fuzz_names.py", "150", "0")])
+def test_random_programs_as_plain_python(fuzz):
+    command = [sys.executable, str(Path(__file__).parent / fuzz[0]), *fuzz[1:]]
     env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

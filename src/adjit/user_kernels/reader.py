@@ -578,8 +578,7 @@ class FunctionReader(NumpyFunctions):
             inside[name] = starts[name] = self._carry_in(name, start, item.carried, name in buffers)
         self.loop_names |= {c.inside for c in item.carried}
         swapped = [c for c in item.carried if c.is_array]
-        for c in swapped:  # any may be it in a later round
-            self.twins.tie(c.inside, self.twins.of(str(each.first) for each in swapped))
+        self.twins.change_places([str(c.first) for c in swapped], [c.inside for c in swapped])
         mark = self.twins.mark(self.arrays)
         if any(self._is_frozen(str(c.first)) for c in swapped):
             self.frozen |= {c.inside for c in swapped}

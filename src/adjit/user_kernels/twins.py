@@ -38,6 +38,15 @@ class Twins:
             if self.root(other) != self.root(array):
                 self.pairs.append((array, other))
 
+    def change_places(self, firsts: Iterable[str], inside: Iterable[str]) -> None:
+        """Note that each of some names in a loop may be any of some arrays in front of it."""
+        firsts = [*firsts]
+        others, any_is_stale = self.of(firsts), any(map(self.is_stale, firsts))
+        for name in inside:
+            self.tie(name, others)
+            if any_is_stale:
+                self.stale.add(name)
+
     def of(self, arrays: Iterable[str]) -> set[str]:
         """What these may be."""
         roots = {self.root(a) for a in arrays}
