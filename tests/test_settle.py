@@ -262,6 +262,11 @@ def test_memory_in_between_is_that_of_larger_plans():
         assert (lent, lent.size) == (address, 6 << 20)
         assert storage.borrow(4 << 20).size == 4 << 20  # nothing larger waits
         del lent
+        storage.empty_cache()
+        large = storage.allocate(6 << 20)
+        address = int(large)
+        del large
+        assert storage.borrow(2 << 20).size == 2 << 20  # much larger ones are for others
         assert storage.allocate(6 << 20) == address
 
 

@@ -131,11 +131,14 @@ def allocate(size: int) -> Block:
 
 
 def borrow(size: int) -> Block:
-    """A block of at least a size class that is given back as soon as what it is for has run, also a larger one
-    that waits: programs of several plans would keep the memory that each needs in between. Callers hold the
-    settle lock."""
-    if size > CUT and not _large.get(size):
-        size = min([s for s, waiting in _large.items() if waiting and s > size], default=size)
+    """A block of a size class, or one of up to twice as much that waits, given back as soon as a plan has run.
+
+    Programs of several plans would keep the memory of each otherwise. Callers hold the settle lock.
+    """
+    if not _large.get(size):
+        size = min(
+            [s for s, waiting in _large.items() if waiting and size < s <= 2 * size], default=size
+        )
     return allocate(size)
 
 

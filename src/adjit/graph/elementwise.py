@@ -224,8 +224,10 @@ class Elementwise(native.Native):
         """
         if not numbers and not attributes:
             return ()
-        for name, value in zip(self.attributes, attributes, strict=False):
+        attributes = [
             plain_number(value, self.name, name)
+            for name, value in zip(self.attributes, attributes, strict=True)
+        ]
         compute = op_record.compute
         if self.body.whole:
             values = zip(op_record.numbers, (*numbers, *attributes), strict=True)

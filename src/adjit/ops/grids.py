@@ -188,9 +188,7 @@ def scatter(
     """
     source = value if src is None else src
     is_tensor = isinstance(source, Tensor)
-    if (
-        is_tensor and index.ndim and not source.ndim
-    ):  # a tensor without axes has one element along one
+    if is_tensor and not source.ndim and index.ndim:
         source = source.reshape(1)
     axis = check_grid("scatter", input, dim, index, source if is_tensor else None)
     if is_tensor:

@@ -180,10 +180,8 @@ def cauchy_over(
         tensor([ -0.3282,  11.4379, -16.3457])
     """
     check_continuous("Cauchy", x)
-    median, sigma = (
-        plain_number(median, "cauchy_", "median"),
-        plain_number(sigma, "cauchy_", "sigma"),
-    )
+    median = plain_number(median, "cauchy_", "median")
+    sigma = plain_number(sigma, "cauchy_", "sigma")
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     half_turns = draw_uniform(x.shape, x.dtype, -0.5, 0.5, generator, x.device)

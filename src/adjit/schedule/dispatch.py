@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..atomic import Calls
 from ..devices import CPU
 from ..kernels.runtime.runner import HEADER, STATUS_WORDS
-from ..storage import BorrowedMemory, allocate, borrow, size_class
+from ..storage import BorrowedMemory, allocate, size_class
 from . import profile, run_cpu
 from .jit import native
 from .jit.cache import compile_ahead, link
@@ -273,7 +273,7 @@ def _special(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
         blocks = [allocate(size) for size in recipe.sizes]
     row += blocks
     if recipe.scratch:
-        row.append(borrow(size_class(recipe.scratch)))
+        row.append(allocate(size_class(recipe.scratch)))
     if recipe.fallible is not None:
         row.append(_status_at)
     row += recipe.constants
