@@ -30,6 +30,7 @@ from .processor import FUSED, MASKS_STORES, VECTOR_BYTES
 
 LANES = 32
 CACHE_LINE = 64
+ROLLED = True  # a name of kernels whose loops are not unrolled
 BLOCK = 128  # elements that a kernel computes before it streams them to memory
 # Bytes of operands and results that are left to the last cache, of 32 MB on the machine measured.
 # On two threads neg of 4M float32 takes 610 us if all is streamed, as all cores together may write 28 GB
@@ -677,6 +678,22 @@ def add_run(out: Any, x: Any, count: int, factor: Any) -> None:
         store(out, i, combine(add, load(out, i), more))
     for i in range(whole, count):
         out[i] += factor * x[i]
+
+
+@intrinsic
+def within(typingctx: Any, value: Any, index: Any, count: Any) -> Any:
+    """A number where an index is below a count, else 0.
+
+    By the sign of a difference: LLVM compares numbers of 64 bits, twice as wide as most masks.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        kind = ir.IntType(value.bitwidth)
+        i, n = (builder.trunc(a, kind) if kind.width < 64 else a for a in args[1:])
+        is_below = builder.icmp_signed("<", builder.sub(i, n), kind(0))
+        return builder.select(is_below, args[0], args[0].type(0))
+
+    return value(value, types.int64, types.int64), codegen
 
 
 @intrinsic(prefer_literal=True)

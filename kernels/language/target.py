@@ -299,7 +299,8 @@ class Context(cpu.CPUContext):  # type: ignore[misc]
 
 class Lowering(lowering.Lower):  # type: ignore[misc]
     """Numba's, but in a module with the name INTERLEAVED loops tell LLVM how many vectors to work on at
-    once. By itself it takes one where a round is long, and most of the time waits for results."""
+    once. By itself it takes one where a round is long, and most of the time waits for results. With the
+    name ROLLED they are not unrolled, which LLVM does to short ones before it tries to make vectors."""
 
     # Numba's next two tell a debugger the sizes of variables, for which they have LLVM read modules.
 
@@ -311,15 +312,26 @@ class Lowering(lowering.Lower):  # type: ignore[misc]
 
     def lower_inst(self, inst: Any) -> None:
         super().lower_inst(inst)
-        count = self.func_ir.func_id.func.__globals__.get("INTERLEAVED")
-        goes_back = isinstance(inst, numba_ir.Jump) and self.blkmap[inst.target].is_terminated
-        if count is not None and goes_back:
-            module = self.module
-            name = ir.MetaDataString(module, f"loop {len(module.metadata)}")
-            what = ir.MetaDataString(module, "llvm.loop.interleave.count")
-            hint = module.add_metadata([what, ir.Constant(ir.IntType(32), count)])
-            jump = self.builder.block.terminator
-            jump.set_metadata("llvm.loop", module.add_metadata([name, hint]))
+        if isinstance(inst, numba_ir.Jump) and self.blkmap[inst.target].is_terminated:
+            known = self.func_ir.func_id.func.__globals__
+            hints = []
+            if (count := known.get("INTERLEAVED")) is not None:
+                hints.append(("llvm.loop.interleave.count", ir.Constant(ir.IntType(32), count)))
+            if "ROLLED" in known:
+                hints.append(("llvm.loop.unroll.disable",))
+            if hints:
+                self._advise(hints)
+
+    def _advise(self, hints: list[Any]) -> None:
+        """Tell LLVM of the loop that ends here: names, and numbers behind some."""
+        module = self.module
+        name = ir.MetaDataString(module, f"loop {len(module.metadata)}")
+        nodes = [
+            module.add_metadata([ir.MetaDataString(module, what), *number])
+            for what, *number in hints
+        ]
+        jump = self.builder.block.terminator
+        jump.set_metadata("llvm.loop", module.add_metadata([name, *nodes]))
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

@@ -214,7 +214,9 @@ def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = ""
     imports = dict.fromkeys(("words", "at"), "adjit.kernels.language.abi") | kernel.imports
     for module, names in _HELPERS.items():
         imports |= {name: module for name in names if re.search(rf"\b{name}\(", text)}
-    if pieces.turned or not (kernel.nested or pieces.rows):
+    if blocks == PADDED:
+        imports |= _A_LINE_AT_ONCE
+    elif pieces.turned or not (kernel.nested or pieces.rows):
         imports |= interleaved(Pasted([*kernel.lines], kernel.imports))
     bound = {} if kernel.compute is None else {"T": kernel.compute.computed}
     return Source(kernel.name, assemble(kernel.name, text, imports, bound), kernel)
@@ -224,10 +226,16 @@ def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = ""
 _HELPERS = {
     "adjit.kernels.language.abi": ("scalar", "shifted"),
     "adjit.kernels.language.lanes": (
-        "fence", "past_cache", "repeat_each", "repeat_row", "stack", "stream_block",
+        "fence", "past_cache", "repeat_each", "repeat_row", "stack", "stream_block", "within",
     ),
     "adjit.kernels.language.turning": ("put_rows", "room_for", "rows_of", "turn_block"),
 }  # fmt: skip
+
+# Hints to LLVM, which would unroll loops over a line first, and then often make its numbers one by one.
+_A_LINE_AT_ONCE = {
+    "INTERLEAVED_IN_ROWS as INTERLEAVED": VECTOR_MATH,
+    "ROLLED": "adjit.kernels.language.lanes",
+}
 
 
 class _Pieces:
@@ -317,10 +325,14 @@ class _Pieces:
             for o, step in zip(self.operands, self.row_steps, strict=False)
         }
 
-    def inside(self, i: str = "i", into: str = "") -> list[str]:
-        """The innermost lines, for element `i` of memory; results go `into` a block, if that is given."""
+    def inside(self, i: str = "i", into: str = "", left: str = "") -> list[str]:
+        """The innermost lines, for element `i` of memory; results go `into` a block, if that is given, of which
+        the first `left` elements exist.
+        """
         loads = [
-            self._load(o, i) for o in self._values() if self.turned or not self._is(o, REPEATED)
+            self._load(o, i, left)
+            for o in self._values()
+            if self.turned or not self._is(o, REPEATED)
         ]
         stores = [
             f"{f'{into}_{o.name}[i]' if into else self._element(o, i)} = {self._stored(o)}"
@@ -341,8 +353,10 @@ class _Pieces:
         index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{o.name}")
         return f"p_{o.name}[{self.starts.get(o.name, '')}{index}]"
 
-    def _load(self, o: Operand, i: str) -> str:
+    def _load(self, o: Operand, i: str, left: str = "") -> str:
         compute, value = self.kernel.compute, self._element(o, i)
+        if left:
+            value = f"within({value}, i, {left})"
         if compute is None:
             pass
         elif o.name in self.kernel.logical:
@@ -401,11 +415,16 @@ def _by_blocks(pieces: _Pieces, *, is_streamed: bool) -> list[str]:
 
 
 def _padded(pieces: _Pieces) -> list[str]:
-    """Lines of memory, one after the other, the last one whole too: no rest, no scalar loop."""
+    """Lines of memory, one after the other, the last one whole too: no rest, no scalar loop.
+
+    What lies behind the last element is read as 0: it may be anything, and Intel's processors take some
+    150 cycles for each operation on a denormal number.
+    """
     outputs = pieces.kernel.outputs
     width = CACHE_LINE // outputs[0].dtype.itemsize
     blocks = [f"block_{o.name} = stack({o.dtype.stored}, {width})" for o in outputs]
-    body = [f"for i in range({width}):", *_indented(pieces.inside("first + i", "block"))]
+    body = [f"left = min(stop - first, {width})", f"for i in range({width}):"]
+    body += _indented(pieces.inside("first + i", "block", "left"))
     for o in outputs:
         body += [f"for i in range({width}):", f"    p_{o.name}[first + i] = block_{o.name}[i]"]
     loop = [f"for first in range(start, stop, {width}):", *_indented(body)]
