@@ -230,7 +230,10 @@ def emit_product(
             high = f.choose(is_packed, high_if_packed, high)
             if PANEL_STAYS:
                 wide = f.choose(high > HEIGHT, f.panel, reach)
-            # Part 0 of the columns is read in place, part 1 is packed.
+            # Part 0 of the columns is read in place, part 1 is packed, a few as vectors without gaps.
+            rest = across - in_place
+            rest_step = (rest + (f.lanes - 1)) // f.lanes * f.lanes
+            rest_step = f.smaller(rest_step, f.panel)
             first_part = f.choose(in_place.equals(0), 1, 0)
             parts = f.choose(in_place.equals(across), 1, 2)
             a_row = f.choose(is_packed, 1, left_row)
@@ -239,9 +242,7 @@ def emit_product(
                 steps = f.smaller(depth - k, SUM_DEPTH)
                 b_here = b + (k * right_row + j * right_column) * size
                 b_rest = b_here + in_place * right_column * size
-                f.call(
-                    pack, b_rest, right_column, right_row, across - in_place, steps, packed, f.panel
-                )
+                f.call(pack, b_rest, right_column, right_row, rest, steps, packed, rest_step)
                 with f.loop(last_row, high, first_row) as i:
                     tall = f.smaller(last_row - i, high)
                     a_here = a + (i * left_row + k * left_column) * size
@@ -254,7 +255,7 @@ def emit_product(
                         b_from, b_step, b_panel, first, last = (
                             f.choose(is_rest, *pair)
                             for pair in (
-                                (packed, b_here), (f.panel, right_row), (steps * f.panel, f.panel),
+                                (packed, b_here), (rest_step, right_row), (steps * f.panel, f.panel),
                                 (in_place, 0), (across, in_place),
                             )
                         )  # fmt: skip
