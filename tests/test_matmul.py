@@ -500,6 +500,25 @@ def test_a_matrix_by_a_vector_writes_its_part_and_nothing_else(columns, part):
         assert (out == -1.5).all()
 
 
+@pytest.mark.parametrize("rows", [2, 5, 32, 100, 257, 1300])
+@pytest.mark.parametrize("columns", [513, 1100, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_by_a_vector_are_added_up_in_one_order(rows, columns, dtype):
+    """Whether threads share the rows or runs of the columns."""
+    x, v = (rng.standard_normal(s).astype(dtype) for s in ((columns, rows), columns))
+    found = (adjit.tensor(x).T @ adjit.tensor(v)).numpy()
+    np.testing.assert_allclose(
+        found, x.T @ v, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-3
+    )
+    out = np.empty(rows, dtype)
+    row = [x.ctypes.data, v.ctypes.data, out.ctypes.data, rows, columns, rows, 1]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
+    kernel = cache.instantiate(matrix_vector.columns_by_vector, {"T": getattr(adjit, dtype)})
+    units = -(-rows // matrix_vector.COLUMNS_OF_A_UNIT)
+    run(cache.link(kernel))(np.array(row, np.int64).ctypes.data, 0, units)
+    np.testing.assert_array_equal(found, out)
+
+
 @pytest.mark.parametrize("count", [None, 0, 1, 4])
 def test_matrices_of_powers(count):
     for x in (sample(3), np.array([2, -1, 3]), np.array([True, False])):

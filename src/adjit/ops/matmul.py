@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import config, dtypes
+from ..devices import CPU
 from ..dtypes import dtype
 from ..graph import record
 from ..graph.batching import Batch, folded, unfolded
@@ -162,9 +163,27 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
     if by_vector is None and y.ndim == 1:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
     plan = by_vector or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
+    operands = (y, x) if plan.swapped else (x, y)
+    if plan.kernel is vectors.columns_by_vector and x.device is CPU:
+        rows, columns, *_ = plan.words
+        runs = -(-columns // vectors.COLUMN_RUN)
+        enough = min(-(-rows // vectors.ROWS_OF_A_RUN), vectors.MANY_RUNS)
+        if rows <= vectors.STRIP and runs >= max(2, enough):
+            return multiply_by_runs(operands, plan, runs)
     return launch(
-        plan.kernel, (y, x) if plan.swapped else (x, y), [(plan.shape, kind)],
+        plan.kernel, operands, [(plan.shape, kind)],
         bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
+    )  # fmt: skip
+
+
+def multiply_by_runs(operands: tuple[Tensor, Tensor], plan: Product, runs: int) -> Tensor:
+    """A matrix of few rows, which lies by columns, and a vector: threads share the columns."""
+    kind, rows = operands[0].dtype, plan.words[0]
+    grain = max(1, VECTOR_GRAIN // (vectors.COLUMN_RUN * rows))
+    return launch(
+        [(vectors.runs_by_vector, runs, grain), (vectors.total_of_runs, rows, rows)],
+        operands, [(plan.shape, kind)], bind={"T": kind}, words=plan.words,
+        scratch=runs * rows * kind.itemsize,
     )  # fmt: skip
 
 
