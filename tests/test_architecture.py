@@ -134,6 +134,7 @@ ANY_IN_GRAPH = {
     "saved": {"saved_value": "of the user's"},
     "signature": {"Argument": "of the user's"},
     "state": {"SavingHooks": "of the user's"},
+    "straight": {"saved_value": "of the user's"},
     "trace": {"Results": "tensors for the room above"},
     "view": {"saved_value": "of the user's"},
 }  # fmt: skip

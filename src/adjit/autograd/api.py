@@ -9,7 +9,9 @@ from typing import Any
 from ..devices import CPU
 from ..graph import record
 from ..graph.export import add_method
+from ..graph.levels import is_traced
 from ..graph.state import state
+from ..graph.straight import are_straight_in
 from ..graph.trace import remembered
 from ..ops.creation import ones, tensor, zeros_like
 from ..ops.index import raise_zero_dim
@@ -248,6 +250,8 @@ def grad(
         found = [level.full(g) for g in found]
     result: list[Any] = []
     for k, (t, g) in enumerate(zip(targets, found, strict=True)):
+        if g is None and _is_straight(roots, t):
+            g = zeros_like(t)
         if g is None:
             if not unused:
                 raise RuntimeError(
@@ -267,6 +271,13 @@ def grad(
             g = before[0] if before else g.contiguous()
         result.append(g)
     return tuple(result)
+
+
+def _is_straight(roots: Sequence[Any], t: Any) -> bool:
+    """Whether roots depend on a tensor only in derivatives that are 0, as PyTorch's graph has it, too."""
+    if type(t) is GradientEdge or is_traced([t, *roots]):
+        return False
+    return are_straight_in(map(record.edge_of, roots), record.edge_of(t))
 
 
 class VariableMeta(type):

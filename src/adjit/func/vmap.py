@@ -106,10 +106,13 @@ def taken_apart(
 ) -> tuple[int, list[int | None], list[Any], TreeSpec]:
     """The number of examples; the leaves of the arguments with their axes; what the arguments are
     without them."""
-    call = f"vmap({name_of(func)}, in_dims={in_dims}, ...)(<inputs>)"
+
+    def call() -> str:
+        return f"vmap({name_of(func)}, in_dims={in_dims}, ...)(<inputs>)"
+
     if not isinstance(in_dims, (int, tuple)):
         raise ValueError(
-            f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "
+            f"{call()}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of "
             f"inputs, got: {type(in_dims)}."
         )
     if not args:
@@ -122,7 +125,7 @@ def taken_apart(
     dims = _broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
-            f"{call}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
+            f"{call()}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
             f"{tree_flatten(in_dims)[1]} but inputs has structure {spec}."
         )
     for k, (t, dim) in enumerate(zip(leaves, dims, strict=True)):
@@ -130,17 +133,18 @@ def taken_apart(
             continue
         if not isinstance(dim, int):
             raise ValueError(
-                f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None."
+                f"{call()}: Got in_dim={dim} for an input but in_dim must be either an integer dimension "
+                "or None."
             )
         if not is_tensor(t):
             raise ValueError(
-                f"{call}: Got in_dim={dim} for an input but the input is of type {type(t)}. We cannot "
+                f"{call()}: Got in_dim={dim} for an input but the input is of type {type(t)}. We cannot "
                 f"vmap over "
                 "non-Tensor arguments, please use None as the respective in_dim"
             )
         if not -t.ndim <= dim < t.ndim:
             raise ValueError(
-                f"{call}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality "
+                f"{call()}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality "
                 f"{t.ndim} so expected in_dim to satisfy -{t.ndim} <= in_dim < {t.ndim}."
             )
         dims[k] = dim % t.ndim

@@ -127,6 +127,8 @@ class Elementwise(native.Native):
             compile_calls(self, self, MethodType(type(self).__call__, self))
         self.back: Body | None = None
         self.differentiable = False
+        # Where the derivative by the first operand is constant in pieces: what its own is called in the graph.
+        self.straight: str = ""
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
 
     def register(self) -> Elementwise:

@@ -29,6 +29,7 @@ from .primitives import filled
 from .record import as_tensor, is_tensor, new_node, picks
 from .saved import FREED, unpack
 from .state import state
+from .straight import mark_straight
 
 
 def elementwise_vjps(
@@ -200,7 +201,11 @@ def _vjps_on_tensors(
     results = op.back.on_tensors(which, op.functions())(**given)
     grads: list[Gradient | None] = [None] * len(specs)
     for k, gradient in zip(which, results, strict=True):
-        grads[k] = gradient if is_tensor(gradient) else _constant_like(g, gradient)
+        if not is_tensor(gradient):
+            gradient = _constant_like(g, gradient)
+        if op.straight and k == 0 and gradient is not g:
+            mark_straight(gradient, unpack(fn, 0), op.straight)
+        grads[k] = gradient
     return grads
 
 

@@ -52,6 +52,7 @@ class ElementwiseOp(GradOp, Protocol):
     body: Body
     back: Body | None
     differentiable: bool
+    straight: str
     op_records: dict[OpKey, OpRecord]
     saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients
     dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]]

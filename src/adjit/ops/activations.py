@@ -40,6 +40,9 @@ def _(g, out):
     return 0 if out <= 0 else g
 
 
+relu.straight = "ThresholdBackwardBackward0"
+
+
 @elementwise(
     ref=lambda x, low, high: np.clip(x, low, high),
     dtypes=refusing_bool("Bool inputs not supported for hardtanh"),
@@ -53,6 +56,9 @@ def hardtanh(x, *, min_val=-1, max_val=1):
 @hardtanh.vjp
 def _(g, x, min_val, max_val):
     return 0 if (x <= min_val) | (x >= max_val) else g
+
+
+hardtanh.straight = "HardtanhBackwardBackward0"
 
 
 @export(inplace="only")
@@ -77,6 +83,9 @@ def _(g, x, threshold):
     return 0 if x <= threshold else g
 
 
+threshold.straight = "ThresholdBackwardBackward0"
+
+
 @elementwise(ref=lambda x, slope: np.where(x > 0, x, slope * x), dtypes=floats("leaky_relu_cpu"))
 def leaky_relu(x, *, negative_slope=0.01):
     """x for positive x, else negative_slope * x."""
@@ -86,6 +95,9 @@ def leaky_relu(x, *, negative_slope=0.01):
 @leaky_relu.vjp
 def _(g, x, negative_slope):
     return g if x > 0 else g * negative_slope
+
+
+leaky_relu.straight = "LeakyReluBackwardBackward0"
 
 
 leaky_relu_of_noise = leaky_relu.variant("RreluWithNoiseBackward0")
@@ -103,6 +115,9 @@ def learned_slope(x, weight):
 @learned_slope.vjp
 def _(g, x, weight):
     return g if x > 0 else weight * g, 0 if x > 0 else x * g
+
+
+learned_slope.straight = "PreluKernelBackwardBackward0"
 
 
 random_slope = learned_slope.variant("RreluWithNoiseBackward0")
@@ -216,6 +231,9 @@ def _(g, x, lambd):
     return 0 if (x >= -lambd) & (x <= lambd) else g
 
 
+hardshrink.straight = "HardshrinkBackwardBackward0"
+
+
 @elementwise(
     ref=lambda x, lambd: np.sign(x) * np.maximum(np.abs(x) - lambd, 0),
     dtypes=floats("softshrink_check"),
@@ -228,6 +246,9 @@ def softshrink(x, *, lambd=0.5):
 @softshrink.vjp
 def _(g, x, lambd):
     return 0 if (x >= -lambd) & (x <= lambd) else g
+
+
+softshrink.straight = "SoftshrinkBackwardBackward0"
 
 
 # ----- smooth ones -----

@@ -14,6 +14,7 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
 from ..graph.record import is_differentiated
+from ..graph.straight import mark_straight
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import pool as kernels
 from ..kernels.ops import resample
@@ -346,7 +347,9 @@ def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
 
     @largest_of_windows.vjp
     def _(g, outs, windows):  # type: ignore[no-untyped-def]
-        return add_at_places(g, outs[1], windows.size[3 - n :])
+        gradient = add_at_places(g, outs[1], windows.size[3 - n :])
+        mark_straight(gradient, outs[0], f"{backward_name[:-1]}Backward0")
+        return gradient
 
     batched_planes(largest_of_windows, n)
     return largest_of_windows

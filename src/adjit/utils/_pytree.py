@@ -145,9 +145,9 @@ def register_pytree_node(
 def _kind_of(tree: Any) -> Any:
     """The kind of container that something is, None for a leaf."""
     cls = type(tree)
-    if cls not in _KINDS and isinstance(tree, tuple) and hasattr(cls, "_fields"):
-        return namedtuple
-    return cls if cls in _KINDS else None
+    if cls in _KINDS:
+        return cls
+    return namedtuple if isinstance(tree, tuple) and hasattr(cls, "_fields") else None
 
 
 @dataclasses.dataclass(frozen=True, eq=True)
@@ -174,22 +174,25 @@ class TreeSpec:
 
 def LeafSpec() -> TreeSpec:
     """The description of a leaf."""
-    return TreeSpec(None, None, ())
+    return _LEAF
+
+
+_LEAF = TreeSpec(None, None, ())
 
 
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], TreeSpec]:
     """The leaves of nested containers, and what they are without them."""
+    leaves: list[Any] = []
+    return leaves, _flatten_into(leaves, tree, is_leaf)
+
+
+def _flatten_into(leaves: list[Any], tree: Any, is_leaf: Leaf) -> TreeSpec:
     kind = None if is_leaf is not None and is_leaf(tree) else _kind_of(tree)
     if kind is None:
-        return [tree], LeafSpec()
+        leaves.append(tree)
+        return _LEAF
     values, context = _KINDS[kind].flatten(tree)
-    leaves: list[Any] = []
-    children = []
-    for value in values:
-        found, spec = tree_flatten(value, is_leaf)
-        leaves += found
-        children.append(spec)
-    return leaves, TreeSpec(kind, context, tuple(children))
+    return TreeSpec(kind, context, tuple([_flatten_into(leaves, v, is_leaf) for v in values]))
 
 
 def tree_flatten_with_path(

@@ -20,24 +20,35 @@ def called_with(
     strict: bool,
 ) -> Any:
     """What a module gives with these tensors; what it replaced is in `given` then."""
-    places = _with_ties(module, given) if tie_weights else given
+    modules = _tree(module, "", {})
+    own = _own(modules) if tie_weights or strict else {}
+    places = _with_ties(own, given) if tie_weights else given
     if strict:
-        _check_names(module, places)
+        _check_names(module, own, places)
     before = {}
     try:
         for name, t in places.items():
-            before[name] = _exchange(module, name, t)
+            before[name] = _exchange(modules, name, t)
         positional = () if args is None else args if isinstance(args, tuple) else (args,)
         return module(*positional, **(kwargs or {}))
     finally:
-        after = {name: _exchange(module, name, t) for name, t in before.items()}
+        after = {name: _exchange(modules, name, t) for name, t in before.items()}
         given.update({name: after[name] for name in given if name in after})
 
 
-def _exchange(module: Module, name: str, t: Any) -> Any:
+def _tree(module: Module, path: str, found: dict[str, Module]) -> dict[str, Module]:
+    """A module and all below by their paths. In one walk, as calls of small modules take no longer."""
+    found[path] = module
+    for name, child in module._modules.items():
+        if child is not None:
+            _tree(child, f"{path}.{name}" if path else name, found)
+    return found
+
+
+def _exchange(modules: dict[str, Module], name: str, t: Any) -> Any:
     """Put a tensor into the place of that name; what was there."""
     path, _, last = name.rpartition(".")
-    owner = module.get_submodule(path)
+    owner = modules.get(path) or modules[""].get_submodule(path)
     for registry in (owner._parameters, owner._buffers):
         if last in registry:
             before, registry[last] = registry[last], t
@@ -55,18 +66,21 @@ def _exchange(module: Module, name: str, t: Any) -> Any:
 MISSING = object()  # where a module has nothing of a name
 
 
-def _own(module: Module) -> dict[str, Tensor]:
-    """The parameters and buffers of a module by all their names."""
-    return {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
+def _own(modules: dict[str, Module]) -> dict[str, Tensor]:
+    """The parameters and buffers of modules by all their names."""
+    own: dict[str, Tensor] = {}
+    for kind in ("_parameters", "_buffers"):
+        for path, module in modules.items():
+            for name, t in getattr(module, kind).items():
+                if t is not None:
+                    own[f"{path}.{name}" if path else name] = t
+    return own
 
 
-def _with_ties(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
+def _with_ties(own: dict[str, Tensor], given: dict[str, Tensor]) -> dict[str, Tensor]:
     """What is given, also under the other names of the same tensors of the module."""
     names: dict[int, list[str]] = {}
-    for name, t in _own(module).items():
+    for name, t in own.items():
         names.setdefault(id(t), []).append(name)
     found = dict(given)
     for tied in names.values():
@@ -81,8 +95,7 @@ def _with_ties(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def _check_names(module: Module, given: dict[str, Tensor]) -> None:
-    own = _own(module)
+def _check_names(module: Module, own: dict[str, Tensor], given: dict[str, Tensor]) -> None:
     unexpected = sorted(name for name in given if name not in own)
     missing = sorted(name for name in own if name not in given)
     texts = []

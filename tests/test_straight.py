@@ -1,0 +1,126 @@
+"""Second derivatives of functions that are straight in pieces are 0 by what they were computed from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adjit
+
+torch = pytest.importorskip("torch")
+
+CALLS = {
+    "relu": lambda lib, x: x.relu(),
+    "relu in place": lambda lib, x: (x * 1).relu_(),
+    "leaky_relu": lambda lib, x: lib.nn.functional.leaky_relu(x, 0.1),
+    "relu6": lambda lib, x: lib.nn.functional.relu6(x * 4),
+    "hardtanh": lambda lib, x: lib.nn.functional.hardtanh(x),
+    "threshold": lambda lib, x: lib.nn.functional.threshold(x, 0.1, 0.0),
+    "hardshrink": lambda lib, x: lib.nn.functional.hardshrink(x),
+    "softshrink": lambda lib, x: lib.nn.functional.softshrink(x),
+    "abs": lambda lib, x: x.abs(),
+    "prelu": lambda lib, x: lib.nn.functional.prelu(x, lib.tensor([0.3], dtype=lib.float64)),
+    "l1_loss": lambda lib, x: lib.nn.functional.l1_loss(x, x.detach() + 1),
+    "max_pool1d": lambda lib, x: lib.nn.functional.max_pool1d(x.reshape(1, 1, 12), 2),
+    "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x.reshape(1, 1, 3, 4), 2),
+    "max_pool3d": lambda lib, x: lib.nn.functional.max_pool3d(x.reshape(1, 1, 2, 2, 3), 2),
+}
+# Whose derivative is in no graph of PyTorch's either.
+FREE = {
+    "clamp": lambda lib, x: x.clamp(-1, 1),
+    "maximum": lambda lib, x: lib.maximum(x, lib.zeros_like(x)),
+    "sum": lambda lib, x: x.sum(),
+}
+
+
+def leaf(lib):
+    return lib.linspace(-2, 2, 12, dtype=lib.float64).requires_grad_()
+
+
+def derivative(lib, function, x):
+    (g,) = lib.autograd.grad(function(lib, x).sum(), x, create_graph=True)
+    return g
+
+
+def raised(function):
+    with pytest.raises(RuntimeError) as error:
+        function()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_second_derivatives_are_zero(name):
+    for lib in (torch, adjit):
+        x = leaf(lib)
+        g = derivative(lib, CALLS[name], x)
+        assert g.requires_grad
+        for unused in (False, True):
+            (found,) = lib.autograd.grad(g.sum(), x, retain_graph=True, allow_unused=unused)
+            ones = lib.ones(12, dtype=lib.float64)  # PyTorch's zeros may have no memory
+            assert (found + ones).tolist() == [1.0] * 12
+
+
+NAMED = ["relu", "leaky_relu", "hardtanh", "threshold", "hardshrink", "softshrink", "abs", "prelu"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_the_derivative_is_called(name):
+    theirs, ours = (
+        type(derivative(lib, CALLS[name], leaf(lib)).grad_fn).__name__ for lib in (torch, adjit)
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_derivatives_that_are_in_no_graph(name):
+    def ask(lib):
+        x = leaf(lib)
+        return lib.autograd.grad(derivative(lib, FREE[name], x).sum(), x)
+
+    assert raised(lambda: ask(adjit)) == raised(lambda: ask(torch))
+
+
+def network(lib):
+    given = np.random.default_rng(0).standard_normal((3, 4, 4))
+    weights = [lib.tensor(w).requires_grad_() for w in given[:2]]
+    return weights, lib.tensor(given[2]).requires_grad_()
+
+
+def slope(lib, weights, x):
+    """The derivative of a network of straight pieces by what it is given."""
+    h = lib.nn.functional.leaky_relu(x @ weights[0], 0.2)
+    h = (h.abs() @ weights[1]).relu()
+    (g,) = lib.autograd.grad((h**2).sum(), x, create_graph=True)
+    return g
+
+
+def test_second_derivatives_of_a_network():
+    """Zeros are where nothing else is, and add nothing where something is."""
+    found = []
+    for lib in (torch, adjit):
+        weights, x = network(lib)
+        g = slope(lib, weights, x)
+        (first,) = lib.autograd.grad(g.sum(), x, retain_graph=True)
+        found.append([t.tolist() for t in (first, *lib.autograd.grad((g**2).sum(), weights))])
+    np.testing.assert_allclose(np.array(found[1]), np.array(found[0]), rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_not_in_the_graph_stays_unused():
+    x, other = leaf(adjit), leaf(adjit)
+    g = derivative(adjit, CALLS["relu"], x)
+    assert adjit.autograd.grad(g.sum(), other, retain_graph=True, allow_unused=True) == (None,)
+    text = raised(lambda: adjit.autograd.grad(g.sum(), other, retain_graph=True))
+    assert "appears to not have been used in the graph" in text
+
+
+def test_no_gradient_runs_along_a_straight_edge():
+    """Nothing is computed for what has the gradient 0."""
+    x = leaf(adjit)
+    y = x.exp()
+    seen = []
+    y.register_hook(seen.append)
+    (g,) = adjit.autograd.grad(y.relu().sum(), y, create_graph=True)
+    seen.clear()
+    g.sum().backward()
+    assert seen == []
+    assert x.grad is None
