@@ -60,6 +60,20 @@ def test_second_derivatives_are_zero(name):
             assert (found + ones).tolist() == [1.0] * 12
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_zeros_for_batches_of_gradients(name):
+    """Which `jacobian(vectorize=True)` asks for."""
+    for lib in (torch, adjit):
+        x = leaf(lib)
+        g = derivative(lib, CALLS[name], x)
+        (found,) = lib.autograd.grad(
+            g, x, lib.eye(12, dtype=lib.float64), is_grads_batched=True, allow_unused=True
+        )
+        ones = lib.ones(12, 12, dtype=lib.float64)
+        assert found.shape == (12, 12)
+        assert (found + ones).tolist() == [[1.0] * 12] * 12
+
+
 NAMED = ["relu", "leaky_relu", "hardtanh", "threshold", "hardshrink", "softshrink", "abs", "prelu"]
 
 

@@ -251,7 +251,7 @@ def grad(
     result: list[Any] = []
     for k, (t, g) in enumerate(zip(targets, found, strict=True)):
         if g is None and _is_straight(roots, t):
-            g = zeros_like(t)
+            g = zeros_like(t) if level is None else level.full(zeros_like(t))
         if g is None:
             if not unused:
                 raise RuntimeError(

@@ -66,6 +66,7 @@ class Product(NamedTuple):
     n: int
     grain: int
     swapped: bool = False  # the kernel's left operand is the right one
+    runs: int = 0  # of columns, where the threads of a CPU share these
 
 
 @functools.cache
@@ -164,26 +165,22 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
     plan = by_vector or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
     operands = (y, x) if plan.swapped else (x, y)
-    if plan.kernel is vectors.columns_by_vector and x.device is CPU:
-        rows, columns, *_ = plan.words
-        runs = -(-columns // vectors.COLUMN_RUN)
-        enough = min(-(-rows // vectors.ROWS_OF_A_RUN), vectors.MANY_RUNS)
-        if rows <= vectors.STRIP and runs >= max(2, enough):
-            return multiply_by_runs(operands, plan, runs)
+    if plan.runs and x.device is CPU:
+        return multiply_by_runs(operands, plan)
     return launch(
         plan.kernel, operands, [(plan.shape, kind)],
         bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
     )  # fmt: skip
 
 
-def multiply_by_runs(operands: tuple[Tensor, Tensor], plan: Product, runs: int) -> Tensor:
+def multiply_by_runs(operands: tuple[Tensor, Tensor], plan: Product) -> Tensor:
     """A matrix of few rows, which lies by columns, and a vector: threads share the columns."""
     kind, rows = operands[0].dtype, plan.words[0]
     grain = max(1, VECTOR_GRAIN // (vectors.COLUMN_RUN * rows))
     return launch(
-        [(vectors.runs_by_vector, runs, grain), (vectors.total_of_runs, rows, rows)],
+        [(vectors.runs_by_vector, plan.runs, grain), (vectors.total_of_runs, rows, rows)],
         operands, [(plan.shape, kind)], bind={"T": kind}, words=plan.words,
-        scratch=runs * rows * kind.itemsize,
+        scratch=plan.runs * rows * kind.itemsize,
     )  # fmt: skip
 
 
@@ -205,7 +202,10 @@ def plan_vector(
         words = (rows, columns, across, step)
         units = -(-rows // vectors.COLUMNS_OF_A_UNIT)
         grain = -(-VECTOR_GRAIN // (columns * vectors.COLUMNS_OF_A_UNIT))
-        return Product(vectors.columns_by_vector, result, words, units, grain)
+        runs = -(-columns // vectors.COLUMN_RUN)
+        enough = max(2, min(-(-rows // vectors.ROWS_OF_A_RUN), vectors.MANY_RUNS))
+        shared = runs if rows <= vectors.STRIP and runs >= enough else 0
+        return Product(vectors.columns_by_vector, result, words, units, grain, runs=shared)
     return None
 
 
