@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import adjit
 from adjit.ops import matmul as ops
+from adjit.schedule.jit import cache
 
 rng = np.random.default_rng(0)
 FLOATS = [np.float32, np.float64]
@@ -49,6 +50,15 @@ def assert_close(found: adjit.Tensor, x: np.ndarray, y: np.ndarray) -> None:
     np.testing.assert_array_less(
         np.abs(found.numpy() - exact), epsilon * x.shape[-1] * bound + 1e-30
     )
+
+
+@pytest.fixture
+def one_thread():
+    """All units of a product in one call of its kernel."""
+    threads = adjit.get_num_threads()
+    adjit.set_num_threads(1)
+    yield
+    adjit.set_num_threads(threads)
 
 
 @settings(max_examples=150, deadline=None)
@@ -111,6 +121,56 @@ def test_bits_depend_on_the_depth_alone(dtype):
     np.testing.assert_array_equal(bits(x.expand(3, 70, 700) @ y)[1], whole)
 
 
+FEW_SHAPES = [(65, 1100), (129, 530), (300, 1100), (700, 1100)]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("depth", "columns"), FEW_SHAPES)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_few_rows_have_the_bits_of_many(depth, columns, layout, dtype, one_thread):
+    """Whether B is packed, read along its lines, or its columns are rows of a product that is turned."""
+    a, b = (
+        rng.standard_normal(s).astype(dtype) for s in ((kernels.FEW + 8, depth), (depth, columns))
+    )
+    x, y = (
+        adjit.tensor(t) if order == "n" else adjit.tensor(t.T.copy()).t()
+        for t, order in zip((a, b), layout, strict=True)
+    )
+    whole = x @ y
+    assert_close(whole, a, b)
+    bias = adjit.tensor(rng.standard_normal(columns).astype(dtype))
+    for rows in (2, 3, 7, 8, 12, 15, 16, 17, 24, 31, 32):
+        np.testing.assert_array_equal(bits(x[:rows] @ y), bits(whole[:rows]))
+        np.testing.assert_array_equal(
+            bits(adjit.addmm(bias, x[3 : 3 + rows], y)), bits(whole[3 : 3 + rows] + bias)
+        )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("layout", ["nn", "nt"])
+@pytest.mark.parametrize(("first", "last"), [(0, 2), (1, 5), (2, 4), (0, 5), (5, 10)])
+def test_few_rows_are_written_and_nothing_else(first, last, layout, dtype):
+    """Of a product of 20 rows by two blocks of columns a unit is four rows of one."""
+    kind, columns = (
+        adjit.tensor(np.zeros(1, dtype)).dtype,
+        kernels.BLOCK_BYTES // dtype().itemsize + 37,
+    )
+    a, b = [rng.integers(-4, 5, s).astype(dtype) for s in ((20, 300), (300, columns))]
+    right = b if layout == "nn" else b.T.copy().T
+    strides = [tuple(n // dtype().itemsize for n in t.strides) for t in (a, right)]
+    plan = ops.plan_product(kind, a.shape, strides[0], right.shape, strides[1], None, ())
+    out = np.full((20, columns), -0.5, dtype)
+    row = [a.ctypes.data, right.ctypes.data, out.ctypes.data, *plan.words]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(cache.link(plan.kernel))
+    run(np.array(row, np.int64).ctypes.data, first, last)
+    exact, width = a @ b, plan.words[kernels.BLOCK]
+    written = np.zeros(out.shape, bool)
+    for unit in range(first, last):
+        line, edge = unit % 5 * kernels.UNIT_ROWS, unit // 5 * width
+        written[line : line + kernels.UNIT_ROWS, edge : edge + width] = True
+    np.testing.assert_array_equal(out, np.where(written, exact, -0.5))
+
+
 def test_bits_do_not_depend_on_threads():
     x = adjit.tensor(rng.standard_normal((3, 130, 300)).astype(np.float32))
     y = adjit.tensor(rng.standard_normal((3, 300, 1100)).astype(np.float32))
@@ -162,9 +222,12 @@ def memory(monkeypatch):
     ops.forget_products()
 
 
-def wide_product(dtype, rows=30):
-    """The operands of a product that packs the right one, and the bits of its result."""
-    depth, columns = 300, kernels.BLOCK_BYTES // dtype().itemsize
+def wide_product(dtype, rows=30, columns=kernels.BLOCK_BYTES):
+    """The operands of a product that packs the right one, or part of it, and the bits of its result.
+
+    With one column more, lines of the right one are so far apart that few rows read some side by side.
+    """
+    depth, columns = 300, columns // dtype().itemsize
     x, y = (
         adjit.tensor(rng.standard_normal(s).astype(dtype))
         for s in [(rows, depth), (depth, columns)]
@@ -173,17 +236,21 @@ def wide_product(dtype, rows=30):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_without_memory_one_panel_and_one_strip_at_a_time(dtype, memory):
-    x, y, usual = wide_product(dtype, 100)
+@pytest.mark.parametrize("rows", [3, 32, 100])
+def test_without_memory_one_panel_and_one_strip_at_a_time(dtype, rows, memory):
+    x, y, usual = wide_product(dtype, rows, kernels.BLOCK_BYTES + 8)
     kept = memory(lambda size: 0)
     np.testing.assert_array_equal(bits(x @ y), usual)
     np.testing.assert_array_equal(bits(x.t().contiguous().t() @ y), usual)
+    np.testing.assert_array_equal(bits(x @ y.t().contiguous().t()), usual)
     assert not any(kept)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_memory_is_kept_for_the_next_product(dtype, memory):
-    x, y, usual = wide_product(dtype)
+@pytest.mark.parametrize("columns", [kernels.BLOCK_BYTES, kernels.BLOCK_BYTES + 8])
+@pytest.mark.parametrize("rows", [30, 32, 100])
+def test_memory_is_kept_for_the_next_product(dtype, rows, columns, memory):
+    x, y, usual = wide_product(dtype, rows, columns)
     sizes, blocks = [], []
 
     def allocate(size):
@@ -196,6 +263,7 @@ def test_memory_is_kept_for_the_next_product(dtype, memory):
     kept = memory(allocate)
     for _ in range(3):
         np.testing.assert_array_equal(bits(x @ y), usual)
+        np.testing.assert_array_equal(bits(x @ y.t().contiguous().t()), usual)
     assert set(sizes) == {kernels.PACKED_BYTES}
     assert len(sizes) <= adjit.get_num_threads()
     assert sorted(filter(None, kept)) == sorted(map(ctypes.addressof, blocks))

@@ -11,8 +11,9 @@ and sizes are welcome, and a transposed operand costs no more than another.
     pack_strips(x, line, along, lines, depth, out)
         The same for strips of HEIGHT lines, `strip_bytes` apart, for `multiply` to read A from.
     multiply(a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add)
-        C = A @ B for at most HEIGHT rows of A, or C += A @ B if `add`. The rows of B are `b_step`
-        apart in a panel, its panels `b_panel`. Either operand may be packed or left where it is.
+        C = A @ B for at most HEIGHT rows of A, or C += A @ B if `add` is above 0; below it the sums go on
+        from what is in C. The rows of B are `b_step` apart in a panel, its panels `b_panel`. Either operand
+        may be packed or left where it is.
     multiply_row(a, b, b_step, c, depth, columns, add)
         The same for one dense row of A and one panel of at most ROW_WIDTH vectors.
 
@@ -395,7 +396,8 @@ def emit_multiply_row(code: TileCode) -> Any:
 def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
     """C (+)= A @ B for `height` rows, or one less, by `width` vectors, of which the last is masked.
 
-    The rows of A are `a_row` elements apart, which is 1 if `is_dense`, its columns `a_step`.
+    The rows of A are `a_row` elements apart, which is 1 if `is_dense`, its columns `a_step`. What `add` says is
+    told above.
     """
     name = f"tile_{height}x{width}{'_dense' if is_dense else ''}"
     if made := code.module.globals.get(f"{name}_{code.suffix}"):
@@ -404,8 +406,9 @@ def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
     a, a_row, a_step, b, b_step, c, c_row, depth, rows, columns, add = f.args
     builder, size, lanes = f.builder, f.size, f.lanes
     entry = builder.block
-    loop, done, over, onto, end = (
-        f.defined.append_basic_block(name) for name in ("loop", "done", "over", "onto", "end")
+    resume, loop, done, over, onto, end = (
+        f.defined.append_basic_block(name)
+        for name in ("resume", "loop", "done", "over", "onto", "end")
     )
 
     lines = [c + c_row * (i * size) for i in range(height)]
@@ -417,10 +420,22 @@ def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
     cells = [line + VECTOR_BYTES * v for line in lines for v in range(width)]
     for cell in cells:
         f.prefetch(cell)
+    builder.cbranch(add < 0, resume, loop)
+
+    def edge() -> ir.Value:  # by every block, as no register is free for it in between
+        return f.first(columns - lanes * (width - 1))
+
+    def read(k: int, mask: ir.Value) -> ir.Value:
+        return f.load_some(cells[k], mask) if k % width == width - 1 else f.load(cells[k])
+
+    builder.position_at_end(resume)
+    mask = edge()
+    begun = [read(k, mask) for k in range(len(cells))]
     builder.branch(loop)
 
     builder.position_at_end(loop)
     starts = [depth.ir, a.ir, b.ir, *[f.zero] * len(cells)]
+    resumed = [*starts[:3], *begun]
     phis = [builder.phi(start.type) for start in starts]
     left, a_now, b_now = (f.number(phi) for phi in phis[:3])
     line = [f.load(b_now + VECTOR_BYTES * v) for v in range(width)]
@@ -430,24 +445,21 @@ def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
         for v in range(width):
             sums.append(f.multiply_add(factor, line[v], phis[3 + i * width + v]))
     fewer, a_next, b_next = left - 1, a_now + a_step * size, b_now + b_step * size
-    for phi, start, value in zip(
-        phis, starts, [fewer.ir, a_next.ir, b_next.ir, *sums], strict=True
-    ):
-        phi.add_incoming(start, entry)
-        phi.add_incoming(value, loop)
+    following = [fewer.ir, a_next.ir, b_next.ir, *sums]
+    for phi, *values in zip(phis, starts, resumed, following, strict=True):
+        for value, block in zip(values, (entry, resume, loop), strict=True):
+            phi.add_incoming(value, block)
     builder.cbranch(fewer > 0, loop, done)
 
     builder.position_at_end(done)
-    mask, is_whole = f.first(columns - lanes * (width - 1)), columns.equals(lanes * width)
-    builder.cbranch(add.equals(0), over, onto)
+    mask, is_whole = edge(), columns.equals(lanes * width)
+    builder.cbranch(add > 0, onto, over)
     for block in (over, onto):
         builder.position_at_end(block)
         for k, (cell, total) in enumerate(zip(cells, sums, strict=True)):
-            is_edge = k % width == width - 1
             if block is onto:
-                old = f.load_some(cell, mask) if is_edge else f.load(cell)
-                total = builder.fadd(old, total)
-            if is_edge:
+                total = builder.fadd(read(k, mask), total)
+            if k % width == width - 1:
                 f.store_some(total, cell, mask, is_whole)
             else:
                 f.store(total, cell)
