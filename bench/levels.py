@@ -30,6 +30,7 @@ AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell",
     "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
 }
 LEVELS: dict[str, dict[str, str]] = {"the processor's own": {}, "AVX2": AVX2}

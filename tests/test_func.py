@@ -167,6 +167,48 @@ def test_three_transforms(names):
     both(program, np.array([0.3, -0.7]))
 
 
+LAYER = {
+    "grad": lambda L, f: L.func.grad(
+        lambda *v: sum(t.square().sum() for t in L.utils._pytree.tree_leaves(f(*v))), (0, 1, 2)
+    ),
+    "jacrev": lambda L, f: L.func.jacrev(f, (0, 1, 2)),
+    "jacfwd": lambda L, f: L.func.jacfwd(f, (0, 1, 2)),
+    "vmap of inputs": lambda L, f: L.func.vmap(f, (0, None, None)),
+    "vmap of weights": lambda L, f: L.func.vmap(f, (None, 0, None)),
+    "vmap of biases": lambda L, f: L.func.vmap(f, (None, None, 0)),
+    "vmap of all": lambda L, f: L.func.vmap(f),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first dual tensor
+@pytest.mark.parametrize(
+    "names",
+    [
+        *[(name,) for name in LAYER],
+        *itertools.product(LAYER, ("grad", "jacrev", "jacfwd")),
+        *itertools.product(
+            ("vmap of inputs", "vmap of all"), ("vmap of weights", "vmap of biases")
+        ),
+        ("vmap of inputs", "jacfwd", "jacrev"),
+        ("vmap of all", "jacrev", "vmap of inputs"),
+    ],
+)
+def test_a_linear_layer_of_a_vector(names):
+    """It is one op under transforms: examples that are vectors are rows."""
+
+    def program(L, x, w, b):
+        f = lambda x, w, b: L.nn.functional.linear(x, w, b).tanh()  # noqa: E731
+        given = [x, w, b]
+        for name in reversed(names):
+            place = {"inputs": [0], "weights": [1], "biases": [2], "all": [0, 1, 2]}
+            f = LAYER[name](L, f)
+            for k in place.get(name.removeprefix("vmap of "), []):
+                given[k] = L.stack([given[k] * (n + 1) for n in range(3)])
+        return f(*given)
+
+    both(program, RANDOM.standard_normal(4), W.T.copy(), B)
+
+
 def test_the_gradient_of_a_gradient_mixes_nothing():
     """What inner gradients hold fast is a variable of outer ones."""
 

@@ -36,6 +36,20 @@ from .trace import TraceEntry, remembered
 Pullback = Callable[..., TensorBase]
 
 
+class ViewPullback:
+    """A pullback that knows that of many examples, so that views of tracers need no tracer on the way back."""
+
+    __slots__ = ()
+
+    def __call__(self, g: Any) -> Any:
+        """The gradient of the origin."""
+        raise NotImplementedError
+
+    def of_all(self, size: int) -> ViewPullback:
+        """That of so many examples, whose axis is in front."""
+        raise NotImplementedError
+
+
 class ViewVjp(GradContext):
     """A function that turns the gradients of views into that of their origin; what it recorded.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
+from ..graph.levels import tracers
 from ..graph.operation import normalizes, operation
 from ..graph.view import as_own
 from ..shapes import numel
@@ -16,7 +17,12 @@ from .product_sums import addmm, baddbmm
 
 @operation("AddmmBackward0")
 def affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
-    """`addmm(bias, input, weight.t())` as one op: the weight's gradient comes out in its layout."""
+    """`addmm(bias, input, weight.t())` as one op: the weight's gradient comes out in its layout.
+
+    Of a vector the one row of that, for tracers: examples that are vectors are rows, and need no views.
+    """
+    if input.ndim == 1:
+        return as_own(addmm(bias, input.unsqueeze(0), weight.t()).view(weight.shape[0]))
     return addmm(bias, input, weight.t())
 
 
@@ -25,11 +31,17 @@ affine.multilinear("input", "weight", plus="bias")
 
 @affine.vjp
 def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
+    if g.ndim == 1:
+        return g, g @ weight, g.unsqueeze(1) * input
     return g, g.mm(weight), g.t().mm(input)
 
 
 @affine.batched
 def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    if input.ndim == 1:
+        if batch.has(bias) or batch.has(weight):
+            return (mm(input.unsqueeze(0), weight.t()) + bias).squeeze(0)
+        return batch.wrapped(affine(bias, batch.full(input), weight))
     if batch.has(weight):
         weights = batch.full(weight)
         if not batch.has(input):  # one product with all weights below each other
@@ -71,7 +83,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if bias is None:
         return matmul(input, weight.t())
-    if input.ndim == 2 and weight.ndim == 2 and bias.ndim == 1:
+    is_line = input.ndim == 1 and input.__class__ in tracers
+    if (input.ndim == 2 or is_line) and weight.ndim == 2 and bias.ndim == 1:
         return affine.on(input=input, weight=weight, bias=bias)
     if input.ndim == 2:
         return addmm(bias, input, weight.t())

@@ -14,7 +14,7 @@ from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.levels import tracers
 from ..graph.node import Spec
-from ..graph.view import alias, as_own, view_op
+from ..graph.view import ViewPullback, alias, as_own, view_op
 from ..graph.view_cache import caches_views
 from ..graph.write import pair
 from ..shapes import (
@@ -67,6 +67,51 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 export(caches_views(one_list("dims")(permute)))
 
 
+class Reshaping(ViewPullback):
+    """The pullback of a view of all elements: to the shape that there was."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+    def __call__(self, g: Any) -> Any:
+        return reshape(g, self.shape)
+
+    def of_all(self, size: int) -> Reshaping:
+        return Reshaping((size, *self.shape))
+
+
+class Squeezing(ViewPullback):
+    """The pullback of a new axis."""
+
+    __slots__ = ("dim",)
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def __call__(self, g: Any) -> Any:
+        return squeeze(g, self.dim)
+
+    def of_all(self, size: int) -> Squeezing:
+        return Squeezing(self.dim + 1)
+
+
+class Permuting(ViewPullback):
+    """The pullback of another order of axes."""
+
+    __slots__ = ("name", "order")
+
+    def __init__(self, order: tuple[int, ...], name: str) -> None:
+        self.order, self.name = order, name
+
+    def __call__(self, g: Any) -> Any:
+        return _permuted(g, self.order, self.name)
+
+    def of_all(self, size: int) -> Permuting:
+        return Permuting((0, *[d + 1 for d in self.order]), self.name)
+
+
 def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
     spec = t.spec
     back = [0] * len(order)
@@ -74,7 +119,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
         back[d] = k
     return alias(
         t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t.offset, name,
-        lambda g: _permuted(g, back, name),
+        Permuting(tuple(back), name),
     )  # fmt: skip
 
 
@@ -304,8 +349,7 @@ def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None
 
 
 def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
-    old = t.spec.shape
-    return alias(t, shape, strides, t.offset, name, lambda g: reshape(g, old))
+    return alias(t, shape, strides, t.offset, name, Reshaping(t.spec.shape))
 
 
 def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
@@ -442,7 +486,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     stride = shape[d] * strides[d] if d < input.ndim else 1
     return alias(
         input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input.offset,
-        "UnsqueezeBackward0", lambda g: squeeze(g, d),
+        "UnsqueezeBackward0", Squeezing(d),
     )  # fmt: skip
 
 
@@ -475,7 +519,7 @@ def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
     shape = spec.shape
     return alias(
         input, [spec.shape[d] for d in keep], tuple([spec.strides[d] for d in keep]), input.offset,
-        name, lambda g: reshape(g, shape),
+        name, Reshaping(shape),
     )  # fmt: skip
 
 

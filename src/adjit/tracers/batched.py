@@ -15,7 +15,7 @@ from ..graph.node import Spec, spec_of
 from ..graph.operation import active_levels, forget_draws
 from ..graph.record import is_tensor
 from ..graph.state import state
-from ..graph.view import alias, aliases
+from ..graph.view import ViewPullback, alias, aliases
 from ..ops.reduce import sum_to
 from ..shapes import refuse_written
 from .tracer import Tracer, tracer
@@ -274,6 +274,8 @@ class BatchLevel(Level):
     def _of_all(self, vjp: Callable[[Any], Any], shape: Any) -> Callable[[Any], Any]:
         """The pullback of all examples, by that of one, whose view was of a tensor of that shape."""
         size = self.size
+        if isinstance(vjp, ViewPullback):
+            return vjp.of_all(size)
 
         def pullback(g: Any) -> Any:
             level = BatchLevel(size)  # entered after all that `g` may be of
