@@ -313,6 +313,78 @@ def test_a_captured_tensor_is_not_written() -> None:
 # ------------------------------------------------------------------ dual tensors
 
 
+BUFFERS = {
+    "zeros": lambda L, x: L.zeros(3, dtype=L.float64),
+    "zeros of another's shape": lambda L, x: L.zeros(size=x.shape, dtype=x.dtype),
+    "ones": lambda L, x: L.ones(3, dtype=L.float64),
+    "empty": lambda L, x: L.empty(3, dtype=L.float64),
+    "full": lambda L, x: L.full((3,), 2.5, dtype=L.float64),
+    "new_zeros": lambda L, x: x.new_zeros(3),
+    "new_full": lambda L, x: x.new_full((3,), 2.5),
+    "zeros_like": lambda L, x: L.zeros_like(x),
+    "empty_like": lambda L, x: L.empty_like(x),
+}
+FORWARD = {
+    "jvp": lambda L, f: lambda x: L.func.jvp(f, (x,), (L.ones_like(x),))[1],
+    "jacfwd": lambda L, f: L.func.jacfwd(f),
+    "jacfwd of jacfwd": lambda L, f: L.func.jacfwd(L.func.jacfwd(f)),
+    "jacfwd of jacrev": lambda L, f: L.func.jacfwd(L.func.jacrev(f)),
+    "jacrev of jacfwd": lambda L, f: L.func.jacrev(L.func.jacfwd(f)),
+    "hessian": lambda L, f: L.func.hessian(lambda x: f(x).sum()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual
+@pytest.mark.parametrize("transform", FORWARD)
+@pytest.mark.parametrize("buffer", BUFFERS)
+def test_a_tensor_made_inside_is_filled(buffer: str, transform: str) -> None:
+    torch = pytest.importorskip("torch")
+
+    def program(L: Any) -> Any:
+        def f(x: Any) -> Any:
+            made = BUFFERS[buffer](L, x)
+            made[0] = x[0] * x[1]
+            made[1:] = x[1:].sin()
+            made[2].mul_(x[0])
+            return made * x
+
+        x = L.tensor([0.3, -0.7, 1.1], dtype=L.float64)
+        return [FORWARD[transform](L, f)(x) for _ in range(4)][
+            -1
+        ]  # calls are known from the third on
+
+    close(program(adjit), program(torch).detach())
+
+
+def test_a_tensor_made_inside_of_examples_is_filled() -> None:
+    x, direction = randn(4, 3), randn(4, 3)
+
+    def f(x: Any) -> Any:
+        made = adjit.zeros(2, dtype=adjit.float64)
+        made[0] = x.prod()
+        made[1] = (x * x).sum()
+        return made
+
+    found = adjit.func.vmap(lambda x, t: jvp(f, (x,), (t,))[1])(x, direction)
+    close(found, adjit.stack([jvp(f, (a,), (t,))[1] for a, t in zip(x, direction, strict=True)]))
+    close(found[:, 1], 2 * (x * direction).sum(1))
+
+
+def test_what_is_made_outside_is_no_dual_tensor() -> None:
+    """Neither before nor after, nor what holds no floats, nor in another function that failed."""
+
+    def f(x: Any) -> Any:
+        assert type(adjit.zeros(3)).__name__ == "Dual"
+        assert type(adjit.zeros(3, dtype=adjit.int64)) is adjit.Tensor
+        raise KeyError
+
+    for _ in range(4):
+        assert type(adjit.zeros(3)) is adjit.Tensor
+        with pytest.raises(KeyError):
+            jvp(f, (randn(3),), (randn(3),))
+    assert type(adjit.zeros(3)) is adjit.Tensor
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual
 def test_dual_tensors_look_like_pytorchs() -> None:
     torch = pytest.importorskip("torch")

@@ -850,18 +850,26 @@ for _ in range(300):
         count, found = look()
         history[count] = found
 rng, end, count = random.Random(seed), time.monotonic() + seconds, 0
-signal.signal(signal.SIGALRM, signal.default_int_handler)
+armed = False
+
+def interrupt(*_):  # a signal may be noticed after its timer was stopped
+    if armed:
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
 while time.monotonic() < end:
     train, write, done, written = made()
     train(), write(), train()
     for _ in range(70):
         try:
+            armed = True
             signal.setitimer(signal.ITIMER_REAL, 4e-4 * rng.random() + 1e-6)
             for _ in range(4):
                 train()
                 write()
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            armed = False
         except KeyboardInterrupt:
+            armed = False
             count += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         for history, look in zip(histories, (done, written)):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..autograd.dual import DualLevel
+from ..graph.factories import differentiated_forward
 from ..graph.record import is_tensor
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
@@ -53,7 +54,8 @@ def pushed(
     inputs = list(args)
     for k, dual in zip(places, tree_unflatten(duals, spec), strict=True):
         inputs[k] = dual
-    made, aux = func(*inputs), None
+    with differentiated_forward(level):
+        made, aux = func(*inputs), None
     if has_aux:
         if not (isinstance(made, tuple) and len(made) == 2):
             raise RuntimeError(
@@ -97,8 +99,9 @@ def jvp(
 ) -> Any:
     """Multiply the Jacobian of `func` by vectors, in one pass beside the values.
 
-    May be nested with every other transform, and differentiated. A tensor made inside of `func` by `new_zeros`,
-    `zeros_like` and their like may be written in place; one that is not made of an input may not.
+    May be nested with every other transform, and differentiated. A tensor made inside of `func` by `zeros`,
+    `ones`, `empty`, `full`, `new_zeros`, `zeros_like` and their like may be written in place; one from outside
+    may not.
 
     Args:
         func: a function of tensors, or containers of them, that gives such.

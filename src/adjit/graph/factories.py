@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
 from . import calls
-from .levels import innermost, is_traced, tracers
+from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
 from .operation import KnownCalls, OperationCall, keep_draws
 from .signature import Argument, Signature, signature_of
@@ -36,14 +37,57 @@ class Memory:
         return found
 
 
-def factory(function: _F) -> _F:
+# What is remembered of factories that users call, where these may have to give tracers; and runs of functions
+# that are differentiated forward, of all threads, in which nothing may be remembered.
+_by_users: list[KnownCalls] = []
+_runs: list[None] = []
+
+
+@contextlib.contextmanager
+def differentiated_forward(level: Level) -> Iterator[None]:
+    """A block in which the user's function makes tensors that may take this level's tangents."""
+    remembered = [(known, dict(known)) for known in _by_users if known]
+    before = state.forward
+    _runs.append(None)
+    state.forward = (*before, level)
+    for known, _ in remembered:
+        known.clear()  # machine code would not ask for levels
+    try:
+        yield
+    finally:
+        state.forward = before
+        _runs.pop()
+        for known, found in remembered:
+            known.update(found)
+
+
+def taking_tangents(made: Argument) -> Argument:
+    """A tensor of floats that the user's function made, which it may write dual tensors into."""
+    if not made.dtype.is_floating_point:
+        return made
+    last = state.forward[-1].number
+    around = [level for level in state.levels if level.number < last]
+    for level in sorted((*around, *state.forward), key=lambda level: level.number):
+        made = level.factory(functools.partial(_same, made), (), {})
+    return made
+
+
+def _same(made: Argument) -> Argument:
+    return made
+
+
+def factory(function: _F, *, for_users: bool = False) -> _F:
     """`function`, which gives a new tensor that depends on nothing but the specs of tensors and the
     plain values that it is called with, the default dtype and the default device.
 
     From the third call with the same arguments on, what it recorded is recorded again without it. Where
     GPUs are used it runs every time: each thread has a default device of its own.
+
+    Users, but no ops, get `for_users` tensors that take tangents where a function is differentiated forward.
     """
     memory = Memory()
+    if for_users:
+        _by_users.append(memory.calls)
 
     @functools.wraps(function)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
@@ -53,6 +97,9 @@ def factory(function: _F) -> _F:
         signature = signature_of(args, kwargs, operands)
         if tracers and is_traced(operands):
             return innermost(operands).factory(function, args, kwargs)
+        if for_users and _runs:
+            made = function(*args, **kwargs)
+            return taking_tangents(made) if state.forward and not operands else made
         if state.levels or len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
         if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):

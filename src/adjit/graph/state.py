@@ -76,6 +76,9 @@ class State(threading.local):
     compiling = False  # inside of a function that `adjit.compile` has made
     inside = False  # of a function that a transform differentiates
     levels: tuple[Level, ...] = ()  # of transforms, those entered last at the end
+    forward: tuple[
+        Level, ...
+    ] = ()  # of functions that are differentiated forward, in the same order
     deterministic = True  # nothing happened that specs do not determine: no look at values, no draw
     rehearsing = False  # on stand-ins for operands: nothing that is drawn is used up
 

@@ -41,7 +41,7 @@ class ViewPullback:
 
     __slots__ = ()
 
-    def __call__(self, g: Any) -> Any:
+    def __call__(self, g: NewTensor) -> NewTensor:
         """The gradient of the origin."""
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from .. import devices, dtypes, formats, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
 from ..graph.export import add_method, export
-from ..graph.factories import factory
+from ..graph.factories import factory, taking_tangents
 from ..graph.fastpath import constants
 from ..graph.inplace import write_out
 from ..graph.launch import launch
@@ -34,6 +34,7 @@ from ..graph.primitives import (
     from_array,
     number,
 )
+from ..graph.state import state
 from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
@@ -485,7 +486,6 @@ def number_like(like: Tensor, value: Any) -> Tensor:
     return made
 
 
-@export
 @factory
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
@@ -645,6 +645,13 @@ def laid_out_like(made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
     return turned
 
 
+def made_beside(t: Tensor, make: Any, args: Any, named: Any) -> Any:
+    """What `make` gives, for a tracer: a tracer of the same levels."""
+    return innermost((t,)).factory(
+        lambda _, *args, **named: make(*args, **named), (t, *args), named
+    )
+
+
 def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
     def like(
         input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
@@ -656,7 +663,7 @@ def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
             dtype=dtype or input.dtype, layout=layout, device=place, requires_grad=requires_grad
         )
         if make is empty and input.__class__ in tracers:  # others are factories themselves
-            return innermost((input,)).factory(make, (input.shape, *args), more)
+            return made_beside(input, make, (input.shape, *args), more)
         made = make(input.shape, *args, **more)
         return laid_out_like(made, input, memory_format)
 
@@ -687,7 +694,7 @@ def _new(name: str, make: Any, call: str, shown: str) -> None:
         place = self.spec.device if device is None else device
         more.update(dtype=dtype or self.dtype, device=place)
         if self.__class__ in tracers and name != "tensor":
-            return innermost((self,)).factory(make, args, more)
+            return made_beside(self, make, args, more)
         return make(*args, **more)
 
     method.__doc__ = f"""Call `adjit.{name}` with the dtype and the device of this tensor as defaults.
@@ -944,8 +951,15 @@ def eye(
     return _done(made, requires_grad, device, out)
 
 
+@functools.wraps(empty)
+def _empty_for_users(*size: Any, **named: Any) -> Tensor:
+    made = empty(*size, **named)
+    return taking_tangents(made) if state.forward and named.get("out") is None else made
+
+
 for _function in (
-    tensor, from_numpy, as_tensor, scalar_tensor, zeros, ones, empty, empty_strided,
+    tensor, from_numpy, as_tensor, scalar_tensor, _empty_for_users, empty_strided,
+    *[factory(make, for_users=True) for make in (zeros, ones, full)],
     zeros_like, ones_like, empty_like, full_like,
 ):  # fmt: skip
     export(_function)
