@@ -137,4 +137,37 @@ def test_no_gradient_runs_along_a_straight_edge():
     seen.clear()
     g.sum().backward()
     assert seen == []
-    assert x.grad is None
+    assert x.grad.tolist() == [0.0] * 12
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")  # to create a graph
+@pytest.mark.parametrize("wanted", [None, [0], [1, 3], [0, 1, 2, 3, 4]])
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("create", [False, True])
+def test_leaves_of_a_penalty_have_the_gradients_of_pytorch(wanted, before, create):
+    """Biases before a `relu` change a gradient nowhere: zeros, which optimisers treat otherwise than None."""
+    found = []
+    for lib in (torch, adjit):
+        (v, w), x = network(lib)
+        b, c, other = (lib.zeros(4, dtype=lib.float64, requires_grad=True) for _ in range(3))
+        leaves = [v, w, b, c, x, other]
+        hooked = []
+        if before:
+            b.grad = lib.ones_like(b)
+        else:
+            b.register_hook(lambda g, hooked=hooked: hooked.append(g.tolist()))
+            c.register_post_accumulate_grad_hook(
+                lambda t, hooked=hooked: hooked.append(t.grad.tolist())
+            )
+        h = ((x @ v + b).relu() @ w + c).relu().sum()
+        (g,) = lib.autograd.grad(h, x, create_graph=True)
+        penalty = (g.square().sum() - 1).square()
+        inputs = None if wanted is None else [leaves[k] for k in wanted]
+        penalty.backward(inputs=inputs, create_graph=create)
+        found.append([None if t.grad is None else t.grad.detach().numpy() for t in leaves])
+        found.append(sorted(hooked))
+    assert found[1] == found[3]
+    for theirs, ours in zip(found[0], found[2], strict=True):
+        assert (theirs is None) == (ours is None)
+        if theirs is not None:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)

@@ -19,6 +19,7 @@ from ..graph.copy_slices import WrittenRegion
 from ..graph.fastpath import Runtime, basic, runtime
 from ..graph.levels import is_traced, tracers
 from ..graph.node import (
+    Edge,
     Gradient,
     GradNode,
     LeafKind,
@@ -297,6 +298,7 @@ class Walk:
         if targets is not None:
             self.targets = {edge for edge in map(record.edge_of, targets) if edge is not None}
         self.goals = {fn for fn, _ in self.targets}
+        self.straight: list[Edge | None] = []  # edges along which zeros would run
 
     def send(self, fn: GradNode, nr: int, g: Gradient) -> None:
         """Let a gradient arrive at an output of a backward node."""
@@ -426,6 +428,16 @@ class Walk:
                     found[nr] = g
                 else:
                     found[nr] = self.accumulate(parent, nr, found[nr], g)
+
+    def send_zeros(self) -> None:
+        """Give zeros to the leaves that have no gradient yet, behind edges that only zeros would run along."""
+        found = list({edge[0] for edge in self.straight if edge is not None})
+        for fn in reach(found, set(found)):
+            is_wanted = self.useful is None or fn in self.useful
+            if is_wanted and isinstance(fn, AccumulateGrad) and fn.variable.grad_value() is None:
+                self.order.append(fn)
+                self.send(fn, 0, fn.variable.new_zeros(fn.variable.shape))
+        self.run()
 
     def arrived(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients."""
@@ -587,6 +599,8 @@ def run_backward(
         for (fn, number), g in starts:
             walk.send(fn, number, g)
         walk.run()
+        if walk.straight and (targets is None or accumulates):
+            walk.send_zeros()
     finally:
         state.walk = outer
         if before and not state.grad:

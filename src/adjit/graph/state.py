@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from .. import errors
 from .levels import Level
-from .node import GradNode
+from .node import Edge, GradNode
 
 
 class CapturingSession(Protocol):
@@ -48,6 +48,10 @@ class Counter(Protocol):
 
 class BackwardWalk(Protocol):
     """A backward pass; `autograd.engine` has its class."""
+
+    straight: list[
+        Edge | None
+    ]  # to what it reaches by derivatives that are 0 alone, or by others too
 
     @property
     def is_whole(self) -> bool:

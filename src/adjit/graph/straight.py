@@ -2,7 +2,7 @@
 
 PyTorch's graph has an edge for such a zero, so that programs may ask for second derivatives of networks
 of `relu`. Here the edge is there, but no zeros run along it: what is reached by such edges alone has the
-gradient 0.
+gradient 0, which leaves are given when all else is done.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class StraightOp:
 
     def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
         """The gradient as it is, and none."""
+        if state.walk is not None:
+            state.walk.straight.append(fn.edges[OPERAND])
         return [grads[0], None]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
