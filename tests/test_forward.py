@@ -370,6 +370,61 @@ def test_a_tensor_made_inside_of_examples_is_filled() -> None:
     close(found[:, 1], 2 * (x * direction).sum(1))
 
 
+class Filled(adjit.autograd.Function):
+    """Twice a tensor, by tensors that its functions make and fill."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:  # type: ignore[override]
+        made = adjit.zeros(3, dtype=adjit.float64)
+        assert type(made) is type(x)
+        made[:] = 2 * x
+        return made
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * g
+
+    @staticmethod
+    def jvp(ctx: Any, t: Any) -> Any:  # type: ignore[override]
+        made = adjit.empty(3, dtype=adjit.float64)
+        made[:] = 2 * t
+        return made
+
+
+def test_functions_of_the_users_make_tensors_of_what_they_are_given() -> None:
+    x = randn(3)
+    wanted = 2 * adjit.eye(3, dtype=adjit.float64)
+    close(jvp(Filled.apply, (x,), (x,))[1], 2 * x)
+    close(jvp(lambda x: x * Filled.apply(adjit.ones(3, dtype=adjit.float64)), (x,), (x,))[1], 2 * x)
+    close(
+        jvp(lambda y: jvp(Filled.apply, (y * y,), (y,))[1], (x,), (x,))[1],
+        2 * x,
+    )
+    made = adjit.stack([jvp(Filled.apply, (x,), (row,))[1] for row in wanted])
+    close(made, 2 * wanted)
+
+
+def test_a_compiled_function_is_run_as_it_is() -> None:
+    """What it makes may take tangents, and is not remembered for calls outside."""
+
+    @adjit.compile
+    def f(x: Any) -> Any:
+        made = adjit.zeros(3)
+        made[0] = x.sum()
+        return made * x
+
+    x = adjit.tensor([1.0, 2.0, 3.0])
+    for _ in range(3):
+        close(jvp(f, (x,), (x,))[1], np.array([12.0, 0, 0], np.float32))
+        assert f(x).tolist() == [6, 0, 0]
+
+
 def test_what_is_made_outside_is_no_dual_tensor() -> None:
     """Neither before nor after, nor what holds no floats, nor in another function that failed."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph.record import is_tensor
-from ..graph.state import state
+from ..graph.state import below
 from ..tracers.batched import BatchLevel
 
 MORE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
@@ -48,16 +48,12 @@ def apply_to_examples(
         )
     in_dims = _parts(lambda a: 0 if level.has(a) else None, tuple(args))
     given = _parts(lambda a: a.value if level.has(a) else a, tuple(args))
-    before = state.levels
-    state.levels = tuple([other for other in before if other.number < level.number])
-    try:
+    with below(level):
         if not has_rule:
             made = _generated(base, cls, level, in_dims).apply(*given, **kwargs)
             return _each(level.wrapped, made)
         info = VmapInfo(level.size, level.randomness)
         found = cls.vmap(info, in_dims, *given, **kwargs)
-    finally:
-        state.levels = before
     return _by_rule(cls, level, found)
 
 

@@ -12,7 +12,7 @@ from ..graph import inplace, record
 from ..graph.levels import is_traced, level_of, tracers
 from ..graph.node import IN_FUNCTION, MULTIPLE, GradContext, GradNode, View, node_class
 from ..graph.saved import FREED, Packed, modified_error, packed
-from ..graph.state import record_gradients, resume_gradients, state
+from ..graph.state import below, record_gradients, resume_gradients, state
 from ..ops.creation import zeros
 from .batched_function import NO_SETUP, apply_to_examples
 from .dual import DualLevel
@@ -402,14 +402,17 @@ class Function(metaclass=_Static):
             for a in args
         ]
         versions = {id(t): t.counter.version for t in tensors}
-        before = record_gradients(False)
+        before, forward = record_gradients(False), state.forward
         try:
+            if not is_traced(args):
+                state.forward = ()  # nothing that has a tangent can be written
             if separate:
                 output = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args, **kwargs)
         finally:
+            state.forward = forward
             if before and not state.grad:
                 resume_gradients()
             else:
@@ -438,7 +441,8 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
     """Call a function on values, its `jvp` on tangents."""
     ctx = FunctionCtx()
     values = level.value(args)
-    made = cls._applied(ctx, *values, **kwargs)
+    with below(level):
+        made = cls._applied(ctx, *values, **kwargs)
     outs = made if isinstance(made, tuple) else (made,)
     tangents = [level.tangent(a) if record.is_tensor(a) else None for a in args]
     if ctx.materialize_grads:
@@ -455,7 +459,8 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
     versions = [None if t is None else t.counter.version for t in tangents]
     ctx.is_pushing = True
     try:
-        found = cls.jvp(ctx, *tangents)
+        with below(level):
+            found = cls.jvp(ctx, *tangents)
     finally:
         ctx.is_pushing = False
     results = list(found) if isinstance(found, (tuple, list)) else [found]

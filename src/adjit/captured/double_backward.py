@@ -22,7 +22,7 @@ from ..graph.copy_slices import WrittenRegion
 from ..graph.node import GradContext, GradNode, Node, Spec
 from ..graph.op_record import OpRecord
 from ..graph.operation import SavePlan
-from ..graph.view import ViewVjp
+from ..graph.view import ViewPullback, ViewVjp
 from ..ops.conv_plans import Geometry
 from ..ops.resample import Maps
 from ..storage import Storage
@@ -222,6 +222,8 @@ def _examine(value: Any) -> None:
         _examine([*value.values()])
     elif isinstance(value, ViewVjp):
         _examine(value.function)
+    elif isinstance(value, ViewPullback):
+        _examine([getattr(value, name) for name in value.__slots__])
     elif isinstance(value, FunctionType):
         _examine([cell.cell_contents for cell in value.__closure__ or ()])
         _examine([value.__defaults__, value.__kwdefaults__])

@@ -40,24 +40,27 @@ class Memory:
 # What is remembered of factories that users call, where these may have to give tracers; and runs of functions
 # that are differentiated forward, of all threads, in which nothing may be remembered.
 _by_users: list[KnownCalls] = []
+_put_aside: list[tuple[KnownCalls, KnownCalls]] = []
 _runs: list[None] = []
 
 
 @contextlib.contextmanager
 def differentiated_forward(level: Level) -> Iterator[None]:
     """A block in which the user's function makes tensors that may take this level's tangents."""
-    remembered = [(known, dict(known)) for known in _by_users if known]
     before = state.forward
     _runs.append(None)
     state.forward = (*before, level)
-    for known, _ in remembered:
-        known.clear()  # machine code would not ask for levels
+    for known in _by_users:  # machine code would not ask for levels
+        if known:
+            _put_aside.append((known, known.copy()))
+            known.clear()
     try:
         yield
     finally:
         state.forward = before
         _runs.pop()
-        for known, found in remembered:
+        while _put_aside and not _runs:
+            known, found = _put_aside.pop()
             known.update(found)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from operator import call
@@ -88,6 +89,19 @@ class State(threading.local):
 
 
 state = State()
+
+
+@contextlib.contextmanager
+def below(level: Level) -> Iterator[None]:
+    """A block that works on what a level's tracers stand for: neither that level nor later ones are there."""
+    before = state.levels, state.forward
+    state.levels, state.forward = (
+        tuple([other for other in levels if other.number < level.number]) for levels in before
+    )
+    try:
+        yield
+    finally:
+        state.levels, state.forward = before
 
 
 def running_walk() -> BackwardWalk:

@@ -39,7 +39,7 @@ Pullback = Callable[..., TensorBase]
 class ViewPullback:
     """A pullback that knows that of many examples, so that views of tracers need no tracer on the way back."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __call__(self, g: NewTensor) -> NewTensor:
         """The gradient of the origin."""

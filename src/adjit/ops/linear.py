@@ -31,9 +31,17 @@ affine.multilinear("input", "weight", plus="bias")
 
 @affine.vjp
 def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
-    if g.ndim == 1:
-        return g, g @ weight, g.unsqueeze(1) * input
-    return g, g.mm(weight), g.t().mm(input)
+    return g, to_input(g, weight), to_weight(g, input)
+
+
+def to_input(g: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of a layer's input."""
+    return g @ weight if g.ndim == 1 else g.mm(weight)
+
+
+def to_weight(g: Tensor, input: Tensor) -> Tensor:
+    """The gradient of a layer's weight."""
+    return g.unsqueeze(1) * input if g.ndim == 1 else g.t().mm(input)
 
 
 @affine.batched

@@ -16,7 +16,7 @@ from ..autograd.modes import is_grad_enabled
 from ..graph.levels import innermost, is_traced, tracers
 from ..graph.primitives import from_array, number
 from ..graph.record import needs_grad
-from ..graph.state import state
+from ..graph.state import below
 from ..ops.joining import stack
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
@@ -210,12 +210,8 @@ class UserKernel:
             kernel = self._examples[key] = UserKernel(
                 function, checkpoint=self.checkpoint, strong_zero=self._strong_zero
             )
-        before = state.levels
-        state.levels = tuple([other for other in before if other.number < level.number])
-        try:
+        with below(level):
             outs = kernel(*sizes, *[a.value if h else a for a, h in zip(args, has, strict=True)])
-        finally:
-            state.levels = before
         made = tuple([level.wrapped(t) for t in outs or ()])
         return made if code.is_tuple else made[0] if made else None
 
