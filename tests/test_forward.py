@@ -14,6 +14,7 @@ import adjit
 import adjit.autograd.forward_ad as fwAD
 from adjit.autograd.dual import DualLevel, transposed
 from adjit.func import jacfwd, jvp
+from adjit.graph import factories
 
 F = adjit.nn.functional
 
@@ -349,9 +350,9 @@ def test_a_tensor_made_inside_is_filled(buffer: str, transform: str) -> None:
             return made * x
 
         x = L.tensor([0.3, -0.7, 1.1], dtype=L.float64)
-        return [FORWARD[transform](L, f)(x) for _ in range(4)][
-            -1
-        ]  # calls are known from the third on
+        for _ in range(3):  # calls are known from the third on
+            FORWARD[transform](L, f)(x)
+        return FORWARD[transform](L, f)(x)
 
     close(program(adjit), program(torch).detach())
 
@@ -370,6 +371,11 @@ def test_a_tensor_made_inside_of_examples_is_filled() -> None:
     close(found[:, 1], 2 * (x * direction).sum(1))
 
 
+def levels_of(t: Any) -> list[Any]:
+    """The levels whose tracer a tensor is, from the last one on."""
+    return [t.level, *levels_of(t.value)] if type(t) is not adjit.Tensor else []
+
+
 class Filled(adjit.autograd.Function):
     """Twice a tensor, by tensors that its functions make and fill."""
 
@@ -378,7 +384,7 @@ class Filled(adjit.autograd.Function):
     @staticmethod
     def forward(x: Any) -> Any:  # type: ignore[override]
         made = adjit.zeros(3, dtype=adjit.float64)
-        assert type(made) is type(x)
+        assert levels_of(made) == levels_of(x)
         made[:] = 2 * x
         return made
 
@@ -393,19 +399,17 @@ class Filled(adjit.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, t: Any) -> Any:  # type: ignore[override]
         made = adjit.empty(3, dtype=adjit.float64)
+        assert levels_of(made) == levels_of(t)
         made[:] = 2 * t
         return made
 
 
 def test_functions_of_the_users_make_tensors_of_what_they_are_given() -> None:
-    x = randn(3)
+    x, other = randn(3), randn(3)
     wanted = 2 * adjit.eye(3, dtype=adjit.float64)
     close(jvp(Filled.apply, (x,), (x,))[1], 2 * x)
-    close(jvp(lambda x: x * Filled.apply(adjit.ones(3, dtype=adjit.float64)), (x,), (x,))[1], 2 * x)
-    close(
-        jvp(lambda y: jvp(Filled.apply, (y * y,), (y,))[1], (x,), (x,))[1],
-        2 * x,
-    )
+    close(jvp(lambda x: x * Filled.apply(other), (x,), (x,))[1], 2 * x * other)
+    close(jvp(lambda y: jvp(Filled.apply, (y * y,), (y,))[1], (x,), (x,))[1], 2 * x)
     made = adjit.stack([jvp(Filled.apply, (x,), (row,))[1] for row in wanted])
     close(made, 2 * wanted)
 
@@ -421,8 +425,12 @@ def test_a_compiled_function_is_run_as_it_is() -> None:
 
     x = adjit.tensor([1.0, 2.0, 3.0])
     for _ in range(3):
-        close(jvp(f, (x,), (x,))[1], np.array([12.0, 0, 0], np.float32))
-        assert f(x).tolist() == [6, 0, 0]
+        assert jvp(lambda t: t * f(x), (x,), (x,))[1].tolist() == [6, 0, 0]
+        assert jvp(f, (x,), (x,))[1].tolist() == [12, 0, 0]
+    for _ in range(3):
+        found = f(x)
+        assert type(found) is adjit.Tensor
+        assert found.tolist() == [6, 0, 0]
 
 
 def test_what_is_made_outside_is_no_dual_tensor() -> None:
@@ -431,12 +439,16 @@ def test_what_is_made_outside_is_no_dual_tensor() -> None:
     def f(x: Any) -> Any:
         assert type(adjit.zeros(3)).__name__ == "Dual"
         assert type(adjit.zeros(3, dtype=adjit.int64)) is adjit.Tensor
+        assert type(adjit.zeros(3, requires_grad=True)) is adjit.Tensor
         raise KeyError
 
     for _ in range(4):
         assert type(adjit.zeros(3)) is adjit.Tensor
+        known = [known.copy() for known in factories._by_users]
         with pytest.raises(KeyError):
             jvp(f, (randn(3),), (randn(3),))
+        assert known == factories._by_users
+    assert any(known)
     assert type(adjit.zeros(3)) is adjit.Tensor
 
 

@@ -299,6 +299,7 @@ def test_threads_that_share_a_large_layer_give_its_bits(kind, reverse):
         (20, 5, 70, {"bidirectional": True}),
         (33, 600, 20, {"bias": False}),
         (17, 130, 9, {"dtype": adjit.float64}),
+        (16, 300, 400, {}),  # more than WEIGHT_BYTES
     ],
 )
 def test_without_gradients_nothing_is_kept(name, sequences, inputs, hidden, options):

@@ -242,9 +242,7 @@ class CompiledFunction:
     def __call__(self, args: Any, kwargs: Any) -> Any:
         if config.EAGER or config.JIT == "off" or state.careful or state.session is not None:
             return self.f(*args, **kwargs)
-        if (
-            state.inside or state.levels or state.forward
-        ):  # what is transformed is the function itself
+        if state.inside or state.levels or state.forward:  # the function itself is transformed
             return self.f(*args, **kwargs)
         leaves: list[Any] = []
         form = flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None

@@ -223,7 +223,7 @@ def _examine(value: Any) -> None:
     elif isinstance(value, ViewVjp):
         _examine(value.function)
     elif isinstance(value, ViewPullback):
-        _examine([getattr(value, name) for name in value.__slots__])
+        _examine(value.arguments)
     elif isinstance(value, FunctionType):
         _examine([cell.cell_contents for cell in value.__closure__ or ()])
         _examine([value.__defaults__, value.__kwdefaults__])

@@ -41,32 +41,32 @@ class Memory:
 # that are differentiated forward, of all threads, in which nothing may be remembered.
 _by_users: list[KnownCalls] = []
 _put_aside: list[tuple[KnownCalls, KnownCalls]] = []
-_runs: list[None] = []
+_runs: set[Level] = set()
 
 
 @contextlib.contextmanager
 def differentiated_forward(level: Level) -> Iterator[None]:
     """A block in which the user's function makes tensors that may take this level's tangents."""
     before = state.forward
-    _runs.append(None)
-    state.forward = (*before, level)
-    for known in _by_users:  # machine code would not ask for levels
-        if known:
-            _put_aside.append((known, known.copy()))
-            known.clear()
     try:
+        _runs.add(level)
+        state.forward = (*before, level)
+        for known in _by_users:  # machine code would not ask for levels
+            if known:
+                _put_aside.append((known, known.copy()))
+                known.clear()
         yield
     finally:
         state.forward = before
-        _runs.pop()
+        _runs.discard(level)
         while _put_aside and not _runs:
             known, found = _put_aside.pop()
             known.update(found)
 
 
 def taking_tangents(made: Argument) -> Argument:
-    """A tensor of floats that the user's function made, which it may write dual tensors into."""
-    if not made.dtype.is_floating_point:
+    """A tensor of floats, but no leaf, that the user's function made and may write dual tensors into."""
+    if made.needs_grad or not made.dtype.is_floating_point:
         return made
     last = state.forward[-1].number
     around = [level for level in state.levels if level.number < last]

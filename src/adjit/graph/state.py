@@ -50,9 +50,7 @@ class Counter(Protocol):
 class BackwardWalk(Protocol):
     """A backward pass; `autograd.engine` has its class."""
 
-    straight: list[
-        Edge | None
-    ]  # to what it reaches by derivatives that are 0 alone, or by others too
+    straight: list[Edge | None]  # along which zeros would run
 
     @property
     def is_whole(self) -> bool:
@@ -81,9 +79,7 @@ class State(threading.local):
     compiling = False  # inside of a function that `adjit.compile` has made
     inside = False  # of a function that a transform differentiates
     levels: tuple[Level, ...] = ()  # of transforms, those entered last at the end
-    forward: tuple[
-        Level, ...
-    ] = ()  # of functions that are differentiated forward, in the same order
+    forward: tuple[Level, ...] = ()  # of functions that are differentiated forward
     deterministic = True  # nothing happened that specs do not determine: no look at values, no draw
     rehearsing = False  # on stand-ins for operands: nothing that is drawn is used up
 

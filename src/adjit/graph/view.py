@@ -11,7 +11,7 @@ from typing import Any
 from ..devices import CPU
 from ..shapes import Shape
 from . import record
-from .levels import innermost, is_traced, tracers
+from .levels import Arguments, innermost, is_traced, tracers
 from .node import (
     IN_FUNCTION,
     MULTIPLE,
@@ -37,17 +37,25 @@ Pullback = Callable[..., TensorBase]
 
 
 class ViewPullback:
-    """A pullback that knows that of many examples, so that views of tracers need no tracer on the way back."""
+    """A pullback that is a view itself, `view(g, *arguments)`, and knows that of many examples.
 
-    __slots__: tuple[str, ...] = ()
+    `lift(size, *arguments)` gives the arguments for so many, whose axis is in front. So views of tracers
+    need no tracer on the way back.
+    """
+
+    __slots__ = ("arguments", "lift", "view")
+
+    def __init__(
+        self, view: Callable[..., NewTensor], arguments: Arguments, lift: Callable[..., Arguments]
+    ) -> None:
+        self.view, self.arguments, self.lift = view, arguments, lift
 
     def __call__(self, g: NewTensor) -> NewTensor:
-        """The gradient of the origin."""
-        raise NotImplementedError
+        return self.view(g, *self.arguments)
 
     def of_all(self, size: int) -> ViewPullback:
-        """That of so many examples, whose axis is in front."""
-        raise NotImplementedError
+        """That of so many examples."""
+        return ViewPullback(self.view, self.lift(size, *self.arguments), self.lift)
 
 
 class ViewVjp(GradContext):

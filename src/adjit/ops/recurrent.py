@@ -176,8 +176,13 @@ def recurrent_layer(
     rows, (batch, hidden) = x.shape[0], h0.shape
     saved, width = rows if saves else 0, of.gates * hidden
     packed = None
-    fits = (w_ih.numel() + w_hh.numel()) * x.dtype.itemsize <= WEIGHT_BYTES
-    if batch >= MANY_SEQUENCES and fits and not saves and x.shape[1] and x.device is devices.CPU:
+    if (
+        batch >= MANY_SEQUENCES
+        and not saves
+        and x.shape[1]
+        and x.device is devices.CPU
+        and (w_ih.numel() + w_hh.numel()) * x.dtype.itemsize <= WEIGHT_BYTES
+    ):
         packed = pack_layer(w_ih, w_hh, bias)
         given, weight = x.contiguous(), packed.panels
     else:

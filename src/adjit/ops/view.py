@@ -67,49 +67,13 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 export(caches_views(one_list("dims")(permute)))
 
 
-class Reshaping(ViewPullback):
+def reshaping(shape: Shape) -> ViewPullback:
     """The pullback of a view of all elements: to the shape that there was."""
-
-    __slots__ = ("shape",)
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-
-    def __call__(self, g: Any) -> Any:
-        return reshape(g, self.shape)
-
-    def of_all(self, size: int) -> Reshaping:
-        return Reshaping((size, *self.shape))
+    return ViewPullback(reshape, (shape,), lambda size, shape: ((size, *shape),))
 
 
-class Squeezing(ViewPullback):
-    """The pullback of a new axis."""
-
-    __slots__ = ("dim",)
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-
-    def __call__(self, g: Any) -> Any:
-        return squeeze(g, self.dim)
-
-    def of_all(self, size: int) -> Squeezing:
-        return Squeezing(self.dim + 1)
-
-
-class Permuting(ViewPullback):
-    """The pullback of another order of axes."""
-
-    __slots__ = ("name", "order")
-
-    def __init__(self, order: tuple[int, ...], name: str) -> None:
-        self.order, self.name = order, name
-
-    def __call__(self, g: Any) -> Any:
-        return _permuted(g, self.order, self.name)
-
-    def of_all(self, size: int) -> Permuting:
-        return Permuting((0, *[d + 1 for d in self.order]), self.name)
+def _further_back(size: int, order: Sequence[int], name: str) -> tuple[Any, ...]:
+    return (0, *[d + 1 for d in order]), name
 
 
 def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
@@ -119,7 +83,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
         back[d] = k
     return alias(
         t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t.offset, name,
-        Permuting(tuple(back), name),
+        ViewPullback(_permuted, (back, name), _further_back),
     )  # fmt: skip
 
 
@@ -349,7 +313,7 @@ def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None
 
 
 def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
-    return alias(t, shape, strides, t.offset, name, Reshaping(t.spec.shape))
+    return alias(t, shape, strides, t.offset, name, reshaping(t.spec.shape))
 
 
 def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
@@ -486,7 +450,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     stride = shape[d] * strides[d] if d < input.ndim else 1
     return alias(
         input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input.offset,
-        "UnsqueezeBackward0", Squeezing(d),
+        "UnsqueezeBackward0", ViewPullback(squeeze, (d,), lambda size, d: (d + 1,)),
     )  # fmt: skip
 
 
@@ -519,7 +483,7 @@ def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
     shape = spec.shape
     return alias(
         input, [spec.shape[d] for d in keep], tuple([spec.strides[d] for d in keep]), input.offset,
-        name, Reshaping(shape),
+        name, reshaping(shape),
     )  # fmt: skip
 
 
