@@ -130,7 +130,8 @@ FEW_SHAPES = [(65, 1100), (129, 530), (300, 1100), (700, 1100)]
 def test_few_rows_have_the_bits_of_many(depth, columns, layout, dtype, one_thread):
     """Whether B is packed, read along its lines, or its columns are rows of a product that is turned."""
     a, b = (
-        rng.standard_normal(s).astype(dtype) for s in ((kernels.FEW + 8, depth), (depth, columns))
+        rng.standard_normal(s).astype(dtype)
+        for s in ((kernels.FEW_TURNED + 8, depth), (depth, columns))
     )
     x, y = (
         adjit.tensor(t) if order == "n" else adjit.tensor(t.T.copy()).t()
@@ -139,7 +140,7 @@ def test_few_rows_have_the_bits_of_many(depth, columns, layout, dtype, one_threa
     whole = x @ y
     assert_close(whole, a, b)
     bias = adjit.tensor(rng.standard_normal(columns).astype(dtype))
-    for rows in (2, 3, 7, 8, 12, 15, 16, 17, 24, 31, 32):
+    for rows in (2, 3, 7, 8, 12, 15, 16, 17, 24, 33, 48, 63, 64, 65, 96, 127, 128, 129):
         np.testing.assert_array_equal(bits(x[:rows] @ y), bits(whole[:rows]))
         np.testing.assert_array_equal(
             bits(adjit.addmm(bias, x[3 : 3 + rows], y)), bits(whole[3 : 3 + rows] + bias)
@@ -236,7 +237,7 @@ def wide_product(dtype, rows=30, columns=kernels.BLOCK_BYTES):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("rows", [3, 32, 100])
+@pytest.mark.parametrize("rows", [3, 32, 64, 128, 150])
 def test_without_memory_one_panel_and_one_strip_at_a_time(dtype, rows, memory):
     x, y, usual = wide_product(dtype, rows, kernels.BLOCK_BYTES + 8)
     kept = memory(lambda size: 0)
@@ -248,7 +249,7 @@ def test_without_memory_one_panel_and_one_strip_at_a_time(dtype, rows, memory):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("columns", [kernels.BLOCK_BYTES, kernels.BLOCK_BYTES + 8])
-@pytest.mark.parametrize("rows", [30, 32, 100])
+@pytest.mark.parametrize("rows", [30, 32, 64, 128, 150])
 def test_memory_is_kept_for_the_next_product(dtype, rows, columns, memory):
     x, y, usual = wide_product(dtype, rows, columns)
     sizes, blocks = [], []
@@ -272,8 +273,8 @@ def test_memory_is_kept_for_the_next_product(dtype, rows, columns, memory):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_memory_is_released_where_no_more_can_be_kept(dtype, memory):
-    x, y, usual = wide_product(dtype, kernels.UNIT_ROWS)  # by one thread
+def test_memory_is_released_where_no_more_can_be_kept(dtype, memory, one_thread):
+    x, y, usual = wide_product(dtype, kernels.UNIT_ROWS)
     block, released = ctypes.create_string_buffer(kernels.PACKED_BYTES), []
 
     def allocate(size):  # meanwhile other products give back as much as can be kept

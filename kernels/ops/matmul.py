@@ -110,9 +110,10 @@ FEW_ROWS = 6  # dense ones that a strip may read at any distance, unless they li
 CACHE_LINE = 64  # bytes
 # Few rows are done before B has come, and B comes fastest along its lines: SWEEP of them are read side by side,
 # over all panels, and sums wait in memory. Where columns are dense, these are rows of a product that is turned
-# afterwards, TURNED at a time. One thread of an Intel Xeon, GFLOP/s before and now: 8 x 1024 by 1024 x 1024 55
-# and 82 (transposed 49 and 61, MKL 99 and 39), 16 x 512 by 512 x 2048 94 and 117 (95 and 121, MKL 122 and 88).
-FEW, SWEEP, TURNED = 32, 64, 48
+# afterwards, TURNED at a time. One thread of an Intel Xeon, GFLOP/s packed and so: 8 x 1024 by 1024 x 1024 55
+# and 82 (transposed 49 and 61, MKL 99 and 39), 16 x 512 by 512 x 2048 94 and 117 (95 and 121, MKL 122 and 88),
+# 64 x 512 by 512 x 512 162 and 181 (139 and 186, MKL 170 to 196 and 148 to 159); of 96 rows only turning gains.
+FEW_SWEPT, FEW_TURNED, SWEEP, TURNED = 64, 128, 64, 48
 LONG_BYTES = 2048  # between lines, which are read where they lie if they are shorter
 FAR_BYTES = 1 << 21  # of B that no second cache holds: turning pays although vectors are half empty
 # Between lines that share a set or two of a first cache beside a panel: on Zen 4 a tile of 256 steps, of 1536
@@ -193,7 +194,8 @@ def emit_product(
     )  # fmt: skip
     panel_size = (SUM_DEPTH + f.lanes) * f.panel
     strip, panel, turned = (
-        f.stack(nbytes) for nbytes in (strip_bytes(size), panel_size * size, TURNED * FEW * size)
+        f.stack(nbytes)
+        for nbytes in (strip_bytes(size), panel_size * size, TURNED * FEW_TURNED * size)
     )
     is_wide = f.smaller(depth, SUM_DEPTH) * block > SUM_DEPTH * f.panel
     taken = cgutils.alloca_once_value(f.builder, I64(0))
@@ -226,13 +228,13 @@ def emit_product(
         target = out + entry * rows * columns * size
         few, across = last_row - first_row, last_column - first_column
         in_lanes = (few + (f.lanes - 1)) // f.lanes * f.lanes
-        is_few = few < FEW + 1
         is_swept = f.all(
-            is_few, right_column.equals(1), right_row > LONG_BYTES // size, depth > SWEEP,
+            few < FEW_SWEPT + 1, right_column.equals(1), right_row > LONG_BYTES // size, depth > SWEEP,
             f.any(few > READS, depth > 2 * SWEEP), few * across < space + 1,
         )  # fmt: skip
         is_turned = f.all(
-            is_few, right_row.equals(1), few > 1, across > few * 2, (depth + f.lanes) * in_lanes < space + 1,
+            few < FEW_TURNED + 1, right_row.equals(1), few > 1, across > few * 2,
+            (depth + f.lanes) * in_lanes < space + 1,
             f.any(few * 8 > in_lanes * 7 - 1, depth * columns > FAR_BYTES // size - 1),
         )  # fmt: skip
         here = target + (first_row * columns + first_column) * size
@@ -354,7 +356,7 @@ def emit_turned(
 ) -> None:  # fmt: skip
     """out = (B.T @ A.T).T for few rows, which are packed, and dense columns of B, which stay where they are.
 
-    TURNED columns at a time are `made` in memory for TURNED * FEW elements, and are turned in registers.
+    TURNED columns at a time are `made` in memory for TURNED * FEW_TURNED elements, and are turned in registers.
     """
     size = f.size
     with f.loop(columns, TURNED) as j:
