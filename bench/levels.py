@@ -1,6 +1,6 @@
 """Programs at two levels of instructions, each beside the peers at the same level, in one run.
 
-    python bench/levels.py [--threads 2] [--quick] [--without torch.compile]
+    python bench/levels.py [--threads 2] [--quick] [--without torch.compile] [--groups views]
 
 The processor's own level, and AVX2, to which every library is limited by its own switch. Groups of rows have
 processes of their own; where a library's compiler ends one, each row has, and is timed without that library if
@@ -83,18 +83,20 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=machine.usable_cores())
     parser.add_argument("--quick", action="store_true", help="a rough table in less time")
     parser.add_argument("--without", default="", metavar="LIBRARY,LIBRARY")
+    parser.add_argument("--groups", default=",".join(GROUPS), metavar="GROUP,GROUP")
     options = parser.parse_args()
     left_out = options.without.split(",")
     names = ",".join(name for name in libraries.installed() if name not in left_out)
     effort = (QUICK if options.quick else FULL) | {"mean": False, "libraries": names}
-    target = Path(__file__).parent / "results" / f"{machine.short_name()}-levels.md"
+    some = "" if options.groups == ",".join(GROUPS) else f"-{options.groups.replace(',', '-')}"
+    target = Path(__file__).parent / "results" / f"{machine.short_name()}-levels{some}.md"
     parts = []
     for level, switches in LEVELS.items():
         rows: list[dict[str, Any]] = []
         notes = [" ".join(f"{name}={value}" for name, value in switches.items())]
         # Inductor's cache does not tell levels apart: the other's code computes wrong values, or crashes.
         with TemporaryDirectory() as cache, limited(switches | {"TORCHINDUCTOR_CACHE_DIR": cache}):
-            for group in GROUPS:
+            for group in options.groups.split(","):
                 found, told = rows_of(group, options.threads, effort)
                 rows += found
                 notes += told

@@ -191,7 +191,7 @@ def test_a_name_that_programs_use_is_there_or_refused_with_a_reason(name):
             found(name)
 
 
-@pytest.mark.parametrize("name", ["fx.proxy", "export", "classes", "utils.cpp_extension"])
+@pytest.mark.parametrize("name", ["package", "export", "classes", "utils.cpp_extension"])
 def test_the_error_of_an_import_says_what_to_do_instead(name):
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'adjit\.\S+'\. ") as caught:
         importlib.import_module(f"adjit.{name}")

@@ -84,9 +84,7 @@ SUBJECTS = (
         """export onnx.export package cond _inductor
         distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
-        distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging
-        fx.Graph fx.GraphModule fx.Interpreter fx.Node fx.Proxy fx.Tracer fx.Transformer
-        fx.graph fx.node fx.passes fx.proxy fx.replace_pattern fx.subgraph_rewriter fx.symbolic_trace""",
+        distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging""",
     ),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from . import config, devices, dtypes
+from . import config, devices, dtypes, overrides
 from .graph import record
 from .graph.export import export
 from .ops.creation import legacy_dtype
@@ -90,8 +90,10 @@ def typename(obj: Any, /) -> str:
 
 
 def _assert(condition: Any, message: str) -> None:
-    """Raise an AssertionError with the message unless the condition holds."""
-    if not condition:
+    """Raise an AssertionError with the message unless the condition holds, or what it says itself."""
+    if type(condition) is not Tensor and overrides.has_torch_function_unary(condition):
+        overrides.handle_torch_function(_assert, (condition,), condition, message)
+    elif not condition:
         raise AssertionError(message)
 
 

@@ -437,6 +437,30 @@ def _wrap_methods() -> None:
             put(name, _on_tensors(name))
 
 
+def ask_others() -> None:
+    """Have functions and the methods of plain tensors ask arguments that are no tensors, from now on."""
+    global _asks_others
+    if not (_asks_others and _plain):
+        _wrap_functions()
+        _wrap_methods()
+        _asks_others = True
+
+
+def as_asking(value: Any) -> Any:
+    """What asks in the place of a function that a program took before; any other value as it is."""
+    if inspect.isfunction(value) or isinstance(value, native.Native):
+        for (module, name), plain in _plain.items():
+            if plain is value:
+                return getattr(module, name)
+    return value
+
+
+def is_method(func: Any) -> bool:
+    """Whether what asked is a method of tensors."""
+    return isinstance(func, _TensorMethod)
+
+
+_asks_others = False
 _plain: dict[tuple[Any, str], Any] = {}  # the functions that ask now, as they were
 # Modules with functions of the library under names of their own that stay as they are.
 _BELOW = (

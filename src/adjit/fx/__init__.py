@@ -1,40 +1,35 @@
-"""PyTorch's `torch.fx`, as far as programs mark functions for it: nothing is traced symbolically here."""
+"""Programs as graphs of symbols that can be read, changed and run: PyTorch's `torch.fx`.
+
+`symbolic_trace` runs a module on symbols and writes down what it does with them: a `Graph` of `Node`s, and a
+`GraphModule` whose code is made of it. `Interpreter` and `Transformer` go through one node by node,
+`replace_pattern` finds parts and puts others there. Nothing of this is needed for gradients: they are recorded
+while a program runs, whatever it is made of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import paths
 from ..absent import absent
+from . import graph, interpreter, node, proxy, shapes, subgraph_rewriter, tracer
+from .graph import Graph
+from .graph_module import GraphModule
+from .interpreter import Interpreter, Transformer
+from .node import Node, has_side_effect, map_arg
+from .proxy import Proxy
+from .subgraph_rewriter import replace_pattern
+from .tracer import PH, ProxyableClassMeta, Tracer, is_fx_tracing, symbolic_trace, wrap
 
-__all__ = ["wrap"]
-
-F = TypeVar("F", bound="str | Callable[..., Any]")
-
-
-def wrap(fn_or_name: F) -> F:
-    """Return the function as it is, or its name: PyTorch's tracers would not look inside of it.
-
-    Raises:
-        RuntimeError: if it is neither.
-
-    Example:
-        >>> @adjit.fx.wrap
-        ... def half(x):
-        ...     return x / 2
-        >>> half(adjit.ones(2))
-        tensor([0.5000, 0.5000])
-    """
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError(
-            "Unsupported type for global function! Must be either a callable or string name"
-        )
-    return fn_or_name
+__all__ = [
+    "PH", "Graph", "GraphModule", "Interpreter", "Node", "Proxy", "ProxyableClassMeta", "Tracer",
+    "Transformer", "graph", "has_side_effect", "interpreter", "is_fx_tracing", "map_arg", "node", "proxy",
+    "replace_pattern", "shapes", "subgraph_rewriter", "symbolic_trace", "tracer", "wrap",
+]  # fmt: skip
 
 
 def get_proxy_mode() -> None:
-    """None: nothing is traced symbolically.
+    """None: no functions are traced while they run.
 
     Example:
         >>> adjit.fx.experimental.proxy_tensor.get_proxy_mode() is None
@@ -44,6 +39,10 @@ def get_proxy_mode() -> None:
 
 paths.place("fx.experimental", ())
 paths.place("fx.experimental.proxy_tensor", ("fx",))
+paths.place("fx._symbolic_trace", ("fx.tracer",))
+paths.place("fx.immutable_collections", ("fx.node",))
+paths.place("fx.passes", ())
+paths.place("fx.passes.shape_prop", ("fx.shapes",))
 
 
 def __getattr__(name: str) -> Any:
