@@ -89,7 +89,8 @@ def test_imports_point_one_way(room):
 
 
 # PyTorch has both `torch.device` and `torch.cuda.device`; its `autograd.graph.Node` is a backward function.
-# `fx` has nodes and tracers of its own, and a `Transformer` of graphs. `nn.utils.prune.Identity` prunes nothing. `distributed.GroupMember` says which processes are meant.
+# `fx` has nodes and tracers of its own, and a `Transformer`. `nn.utils.prune.Identity` prunes nothing.
+# `distributed.GroupMember` says which processes are meant.
 NAMED_TWICE = {
     "GradScaler",
     "autocast",
