@@ -72,12 +72,12 @@ def test_what_is_there_by_name_only_is_pytorchs(name):
 
 def test_a_module_of_names_only_has_no_others():
     told = "use adjit.compile, and adjit.distributed with DistributedDataParallel"
-    for room in ("fsdp", "tensor", "checkpoint", "checkpoint.hf_storage"):
+    for room in ("fsdp", "tensor", "checkpoint.hf_storage"):
         module = importlib.import_module(f"adjit.distributed.{room}")
         with pytest.raises(AttributeError, match=rf"has no attribute 'save'\. .*{told}$"):
             module.save  # noqa: B018
     with pytest.raises(ModuleNotFoundError, match=rf"^No module named '[a-z._]+'\. .*{told}$"):
-        importlib.import_module("adjit.distributed.checkpoint.state_dict")
+        importlib.import_module("adjit.distributed.checkpoint.quantized_hf_storage")
 
 
 def test_no_name_has_two_subjects():

@@ -138,6 +138,9 @@ KNOWN = {
         distributed._composable.fsdp.fully_shard
         distributed._functional_collectives.all_to_all_single_autograd
         distributed._functional_collectives.wait_tensor
+        distributed.checkpoint.HuggingFaceStorageReader distributed.checkpoint.HuggingFaceStorageWriter
+        distributed.checkpoint.QuantizedHuggingFaceStorageReader
+        distributed.checkpoint.load_sharded_optimizer_state_dict
         distributed.checkpoint.hf_storage.HuggingFaceStorageReader
         distributed.checkpoint.hf_storage.HuggingFaceStorageWriter distributed.device_mesh.DeviceMesh
         distributed.device_mesh.init_device_mesh distributed.fsdp.CPUOffloadPolicy
