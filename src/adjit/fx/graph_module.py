@@ -159,15 +159,11 @@ class GraphModule(Module):
             )
         """
         *path, name = target.split(".")
-        here: Module = self
+        here: Any = self
         for atom in path:
-            found = getattr(here, atom, None)
-            if found is None:
-                found = Module()
-                setattr(here, atom, found)
-            if not isinstance(found, Module):
+            here = _inner(here, atom)
+            if not isinstance(here, Module):
                 return False
-            here = found
         here.add_module(name, m)
         return True
 
@@ -312,13 +308,9 @@ def _copy_attr(source: Module, to: Module, target: str) -> None:
     here: Any = source
     there: Any = to
     for atom in path:
-        here, found = getattr(here, atom), getattr(there, atom, None)
-        if found is here:
+        here, there = getattr(here, atom), _inner(there, atom)
+        if there is here:
             return  # it has the whole module
-        if found is None:
-            found = Module()
-            setattr(there, atom, found)
-        there = found
     _put(getattr(here, name), there, name)
 
 
@@ -327,12 +319,17 @@ def _assign_attr(value: Any, to: Module, target: str) -> None:
     *path, name = target.split(".")
     there: Any = to
     for atom in path:
-        found = getattr(there, atom, None)
-        if found is None:
-            found = Module()
-            setattr(there, atom, found)
-        there = found
+        there = _inner(there, atom)
     _put(value, there, name)
+
+
+def _inner(module: Module, name: str) -> Any:
+    """What a module has under a name, or a plain module that is made there."""
+    found = getattr(module, name, None)
+    if found is None:
+        found = Module()
+        setattr(module, name, found)
+    return found
 
 
 def _put(value: Any, there: Module, name: str) -> None:

@@ -169,9 +169,7 @@ class Tracer(TracerBase):
             >>> tracer.is_leaf_module(nn.ReLU(), "0"), tracer.is_leaf_module(nn.Sequential(), "1")
             (True, False)
         """
-        home = m.__module__.partition(f"{_LIBRARY}.nn")
-        is_own = m.__module__.startswith(f"{_LIBRARY}.nn") and home[0] == ""
-        return is_own and not isinstance(m, Sequential)
+        return m.__module__.startswith(f"{_LIBRARY}.nn") and not isinstance(m, Sequential)
 
     def path_of_module(self, mod: Module) -> str:
         """The name of a module below the root.
