@@ -365,6 +365,24 @@ def test_dead_writes_and_random_numbers_stay():
     assert names == ["x", "add_", "dropout", "mul", "output"]
 
 
+def test_writes_by_operators_are_written_as_such_and_stay():
+    codes = []
+    for T in LIBRARIES:
+        graph = T.fx.Graph()
+        x = graph.placeholder("x")
+        graph.call_function(operator.setitem, (x, 0, 5))
+        graph.call_function(operator.iadd, (x, 1))
+        graph.output(x)
+        module = T.fx.GraphModule(T.nn.Module(), graph)
+        codes.append(module.code)
+        same(module(T.zeros(2)), T.tensor([6.0, 1.0]))
+    assert codes[0] == codes[1]
+    made = copy.deepcopy(adjit.fx.symbolic_trace(doubled_twice).graph)
+    with made.inserting_before(made.output_node()):
+        made.call_function(operator.setitem, (next(iter(made.nodes)), 0, 5))
+    assert made.eliminate_dead_code() is False
+
+
 def test_symbols_append_to_graphs():
     codes = []
     for T in LIBRARIES:
