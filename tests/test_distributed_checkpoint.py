@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import re
+import sys
 import warnings
 from collections import OrderedDict
 from typing import Any
@@ -28,6 +29,14 @@ needs_mpi = pytest.mark.skipif(
 )
 ALONE = r"torch\.distributed is disabled, unavailable or uninitialized, assuming the intent is to (save|load)"
 pytestmark = pytest.mark.filterwarnings(f"ignore:{ALONE}:UserWarning")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def pytorchs_distributions_go_on_checking():
+    """PyTorch's states of optimisers start its compiler, which switches these checks off."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.distributions.Distribution.set_default_validate_args(True)
 
 
 def modules(library: str) -> tuple[Any, Any, Any]:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import adjit
+
+torch = pytest.importorskip("torch")
 
 LIBRARIES = adjit, torch
 
