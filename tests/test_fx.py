@@ -353,8 +353,39 @@ def test_passes_change_graphs_as_in_pytorch():
     assert codes[0] == codes[1]
 
 
+def test_names_in_code_lead_to_what_they_stand_for():
+    """Whatever public name has the same words: a class of `nn`, a function that is private, NumPy's numbers."""
+
+    def f(x: adjit.nn.Linear, y: adjit.optim.Optimizer = None) -> adjit.nn.Module:
+        return x * np.float64(0.5) + np.int64(2).item()
+
+    traced = adjit.fx.symbolic_trace(f)
+    same(traced(adjit.ones(2)), adjit.full((2,), 2.5))
+    kinds = traced.forward.__annotations__
+    assert kinds == {"x": adjit.nn.Linear, "y": adjit.optim.Optimizer, "return": adjit.nn.Module}
+    specialized = adjit.fx.symbolic_trace(lambda x, k: x, concrete_args={"k": None})
+    same(specialized(adjit.ones(2), None), adjit.ones(2))
+
+
+def test_tracers_can_refuse_writes():
+    for T in LIBRARIES:
+        tracer = T.fx.Tracer()
+        tracer.check_mutable_operations = True
+        with pytest.raises(RuntimeError, match="Tried to trace mutable operation"):
+            tracer.trace(written_in_place(T))
+    tracer = adjit.fx.Tracer()
+    tracer.check_mutable_operations = True
+    with pytest.raises(RuntimeError, match="Tried to trace mutable operation"):
+        tracer.trace(lambda x: adjit.add(x, 1, out=x))
+
+
+def written_in_place(T: Any) -> Any:
+    return lambda x: T.relu_(x) + 1
+
+
 def test_dead_writes_and_random_numbers_stay():
     def f(x):
+        adjit.nn.functional.relu(x, True)
         x.add_(1)
         adjit.dropout(x, 0.5, True)
         adjit.exp(x)
@@ -363,7 +394,7 @@ def test_dead_writes_and_random_numbers_stay():
     traced = adjit.fx.symbolic_trace(f)
     traced.graph.eliminate_dead_code()
     names = [n.name for n in traced.graph.nodes]
-    assert names == ["x", "add_", "dropout", "mul", "output"]
+    assert names == ["x", "relu", "add_", "dropout", "mul", "output"]
 
 
 def test_writes_by_operators_are_written_as_such_and_stay():

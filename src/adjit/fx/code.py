@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..devices import device
 from ..tensor import Tensor
 from .namespace import CUSTOM_BUILTINS, Namespace
-from .node import Node, qualified_name, type_name
+from .node import Node, qualified_name, same, type_name
 
 __all__ = ["PythonCode", "inplace_methods", "magic_methods", "reflectable_magic_methods"]
 
@@ -122,8 +122,8 @@ class _Lines:
         return self.namespace.create_name(node.name, node)
 
     def name_of(self, hint: str, value: Any) -> str:
-        """How the text calls an object that is none of its own; the library's keep their full names."""
-        if hint.startswith("torch.") and value is not device:
+        """How the text calls an object that is none of its own; full names that lead to one stay."""
+        if value is not device and _leads_to(hint, value):
             return hint
         name = self.namespace.create_name(hint, value)
         self.globals[name] = value
@@ -167,6 +167,10 @@ class _Lines:
             return f"torch.Tensor(size={list(arg.shape)}, dtype={kind})"
         if isinstance(arg, type):
             return self.type(arg)
+        if isinstance(arg, float):  # NumPy's are too, and have another text
+            return float.__repr__(arg)
+        if isinstance(arg, complex):
+            return complex.__repr__(arg)
         text = repr(arg)
         return f"torch{text[len(_LIBRARY) :]}" if text.startswith(f"{_LIBRARY}.") else text
 
@@ -223,6 +227,15 @@ class _Lines:
             kind = str(found.dtype).rpartition(".")[2]
             return f': "{kind}{list(found.shape)}"'
         return "" if node.type is None else f" : {self.type(node.type)}"
+
+
+def _leads_to(name: str, value: Any) -> bool:
+    """Whether a name that begins with `torch.` is that of an object."""
+    first, *atoms = name.split(".")
+    here: Any = CUSTOM_BUILTINS["torch"] if first == "torch" and atoms else None
+    for atom in atoms:
+        here = getattr(here, atom, None)
+    return here is not None and same(here, value)
 
 
 def path(base: str, target: str) -> str:

@@ -298,7 +298,7 @@ def compiled(text: str, names: dict[str, Any]) -> Any:
     file = f"<eval_with_key>.{next(_numbers)}"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     home = dict(names)
-    exec(compile(text, file, "exec"), home)
+    exec(compile(text, file, "exec", dont_inherit=True), home)
     return home["forward"]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
+import inspect
 import operator
 import sys
 from collections.abc import Callable
@@ -126,7 +128,7 @@ def qualified_name(function: Callable[..., Any]) -> str:
     if getattr(builtins, name, None) is function:
         return name
     for room in ROOMS:
-        if _same(getattr(sys.modules.get(f"{_LIBRARY}.{room}".rstrip(".")), name, None), function):
+        if same(getattr(sys.modules.get(f"{_LIBRARY}.{room}".rstrip(".")), name, None), function):
             return ".".join(filter(None, ("torch", room, name)))
     module = function.__module__ or ""
     if module == "_operator":
@@ -138,7 +140,8 @@ def qualified_name(function: Callable[..., Any]) -> str:
     return f"{module}.{name}"
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether two objects are one, or functions that ask and the functions behind them."""
     return one is other or (callable(one) and bool(one == other))
 
 
@@ -423,12 +426,27 @@ class Node:
             return bool(getattr(module, "_is_impure", False) or getattr(module, "inplace", False))
         if self.op == "get_attr":
             return False
-        name = self.target if isinstance(self.target, str) else self.target.__name__
-        writes = (
-            name.endswith("_") and not name.endswith("__") and self.target not in _NAMED_LIKE_WRITES
+        return self._writes() or self._called() in _RANDOM or self.target in _impure
+
+    def _called(self) -> str:
+        return str(self.target if isinstance(self.target, str) else self.target.__name__)
+
+    def _writes(self) -> bool:
+        """Whether a call of a function or method writes into one of its arguments."""
+        name, given = self._called(), self.kwargs
+        if self.op == "call_function":
+            with contextlib.suppress(
+                TypeError, ValueError
+            ):  # what has no signature, or another one
+                bound = inspect.signature(self.target).bind(*self.args, **self.kwargs)
+                given = bound.arguments | given
+        is_named_so = name.endswith("_") and not name.endswith("__")
+        return (
+            (is_named_so and self.target not in _NAMED_LIKE_WRITES)
+            or self.target in _IN_PLACE
+            or given.get("out") is not None
+            or bool(given.get("inplace"))
         )
-        writes = writes or "out" in self.kwargs or bool(self.kwargs.get("inplace"))
-        return writes or name in _RANDOM or self.target in _IN_PLACE or self.target in _impure
 
     def format_node(
         self,

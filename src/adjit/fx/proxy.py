@@ -75,8 +75,17 @@ class TracerBase:
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None,
         type_expr: Any = None,
     ) -> Node:  # fmt: skip
-        """Add a node to the graph."""
+        """Add a node to the graph.
+
+        Raises:
+            RuntimeError: for a function that writes into its arguments, if `check_mutable_operations` is set.
+        """
         node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        if self.check_mutable_operations and kind == "call_function" and node._writes():
+            raise RuntimeError(
+                f"Tried to trace mutable operation {node.format_node()}. FX only supports functional code, so "
+                "operations that mutate operands in-place (e.g. via `out` arguments) are not supported"
+            )
         self.node_name_to_scope[node.name] = self.scope.module_path, self.scope.module_type
         if self.module_stack:
             node.meta["nn_module_stack"] = dict(self.module_stack)

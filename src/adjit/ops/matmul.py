@@ -131,6 +131,7 @@ def plan_product(
         kernel = float_kernels(kind)[bias_shape is not None]
         panel = gemm_tile.WIDTH * gemm_tile.lanes_of(kind.itemsize)
         height, blocks = kernels.UNIT_ROWS, -(-columns * kind.itemsize // gemm_tile.BLOCK_BYTES)
+        # Threads that shared few rows would each read the whole right operand.
         if rows <= kernels.FEW_SWEPT and columns * kind.itemsize >= kernels.LONG_BYTES:
             blocks = max(blocks, 2)
         width = -(-columns // (max(blocks, 1) * panel)) * panel
