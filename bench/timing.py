@@ -29,7 +29,9 @@ THREAD_VARIABLES = (
     "NPROC",  # XLA's thread pool
 )
 SAMPLE = 1e-3  # seconds that are timed at once at least, beside a clock of 50 ns
-TURN = 2e-2  # seconds of a turn: after a rest the first call finds slow cores and cold caches
+# Seconds of a turn, and its samples at least: after a rest the first call finds slow cores and cold caches, and
+# takes up to twice as long.
+TURN, LEAST_SAMPLES = 2e-2, 3
 # Idle threads of OpenMP keep a core busy for 200 ms after their last work: who comes next waits them out.
 REST = 0.25
 
@@ -81,7 +83,7 @@ def samples_of(call: Callable[[], Any], seconds: float) -> tuple[int, int]:
         best = min(best, sample(call, 1))
         calls += 1
     number = max(1, ceil(SAMPLE / best))
-    return number, max(1, ceil(TURN / (number * best)))
+    return number, max(LEAST_SAMPLES, ceil(TURN / (number * best)))
 
 
 def time_calls(
