@@ -25,6 +25,7 @@ from scheduler import put_in_place
 
 import adjit as T
 from adjit import config, storage
+from adjit.graph.registry import registry
 from adjit.graph.write import copy_body
 from adjit.nn import functional as F
 from adjit.schedule import plan_cache
@@ -1094,6 +1095,46 @@ def test_a_streamed_kernel_writes_its_part_and_nothing_else(part, units):
     assert (out[inside] == x[inside]).all()
     out[inside] = -1
     assert (out == -1).all()
+
+
+@pytest.mark.parametrize("part", [(0, 128), (0, 1000), (5, 140), (130, 777), (0, 1280)])
+def test_a_kernel_that_asks_ahead_writes_its_part_and_nothing_else(part):
+    op = registry["tanh"]
+    step, _ = loops.elementwise(
+        "tanh", op.body, [0], T.float32, [Operand("x", T.float32, (1,))],
+        [Operand("out", T.float32, (1,))], (loops.ASK_BYTES // 8,), [0], fresh=True,
+    )  # fmt: skip
+    assert step.source.text.count("prefetch(p_x") == step.source.text.count("prefetch(p_out") == 8
+    x, out = np.linspace(-2, 2, 1500, dtype=np.float32), np.full(1500, -9, np.float32)
+    words = np.array([x.ctypes.data, out.ctypes.data], np.int64)
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(cache.link(step.source))
+    run(words.ctypes.data, *part)
+    inside = slice(*part)
+    np.testing.assert_array_equal(out[inside], T.tensor(x).tanh().numpy()[inside])
+    out[inside] = -9
+    assert (out == -9).all()
+
+
+@pytest.mark.parametrize("kind", [T.float32, T.float64])
+@pytest.mark.parametrize("n", [5000, 8192 + 130])
+def test_what_is_asked_for_ahead_has_the_same_bits(plans, kind, n, monkeypatch):
+    def look():
+        x = T.linspace(-2, 2, n, dtype=kind, requires_grad=True)
+        y = 0.5 * x * (1 + T.tanh(0.8 * (x + 0.04 * x**3)))
+        (g,) = T.autograd.grad((y.exp() * y).sum(), x)
+        summed = bits([y, g, (y * x).log().sum()])
+        return summed, bits((y.sin() * 2).cos())
+
+    expected = cold(look)
+    monkeypatch.setattr(loops, "ASK_BYTES", 1 << 12)
+    assert cold(look) == expected
+    for threads in (1, 2):
+        T.set_num_threads(threads)
+        for _ in range(3):
+            assert look() == expected
+    asking = [s.text for p in plans for s in p.sources if "prefetch(" in s.text]
+    assert any("sum0" in text for text in asking)
+    assert any("sum0" not in text for text in asking)
 
 
 def test_groups_are_bounded(plans, tasks):

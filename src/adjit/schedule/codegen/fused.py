@@ -14,12 +14,16 @@ from ...kernels.ops.reduce import SHORT, SHORT_BYTES
 from ..planning.recipe import GRAIN, Element, Flat, Operand, Reduction, Source, Step, Text
 from .body import Pasted, own
 from .loops import (
+    ASKING,
     CACHED,
     CONTIGUOUS,
     PADDED,
     STREAMED,
     Loop,
+    ask,
     assemble,
+    comes_from_far,
+    dense_operands,
     for_body,
     geometry,
     interleaved,
@@ -96,8 +100,9 @@ def kernel(
         together = ""
         if on_host and chunks == 1 and is_short(length, size):
             together = f"BLOCK // {LANES}" if length <= LANES else "ROWS"
+        asked = asked_for(loop, [*inputs, *outputs], pasted) if on_host and not together else []
         source = render_sums(
-            name, pasted, inputs, outputs, sums, frozenset(logical), over, together
+            name, pasted, inputs, outputs, sums, frozenset(logical), over, together, asked
         )
         units = shape[0] // max(length, 1) * chunks
         grain = max(1, GRAIN // max(chunk, 1))
@@ -186,7 +191,15 @@ def _blocks(
     if is_streamed(loop, outputs) and waits_for_memory(pasted):
         return STREAMED
     pairs = len(outputs) * (len(inputs) + len(outputs))
-    return CACHED if pairs > MAX_PAIRS and loop.n >= 16 * BLOCK else ""
+    if pairs > MAX_PAIRS and loop.n >= 16 * BLOCK:
+        return CACHED
+    return ASKING if asked_for(loop, [*inputs, *outputs], pasted) else ""
+
+
+def asked_for(loop: Loop, operands: Sequence[Operand], pasted: Pasted) -> list[Operand]:
+    """The operands whose memory a loop has fetched ahead."""
+    asks = comes_from_far(loop, operands) and not waits_for_memory(pasted)
+    return dense_operands(loop.flags, operands) if asks else []
 
 
 def render_sums(
@@ -198,11 +211,13 @@ def render_sums(
     logical: frozenset[str],
     over: Mapping[str, str],
     together: str,
+    asked: Sequence[Operand],
 ) -> Source:
     """The source of a fused kernel that sums some of its values over chunks of rows.
 
     The values of a block stay on the stack until they are summed, in the order of `sum_rows`. Of short rows so
     many share a block as `together` says: a loop over one of them alone would leave much of a vector empty.
+    Operands in `asked` are fetched ahead.
     """
     are_short = bool(together)
     block = "ROOM" if together == "ROWS" else "BLOCK"
@@ -236,11 +251,16 @@ def render_sums(
         inner += [f"block{k}[j] = {t}" for k, t in enumerate(terms)]
         blocks = ["for j in range(count):", "    i = first + j"]
         blocks += ["    " + line for line in inner]
+        if asked:
+            blocks[0] = f"for j in range(done, min(done + {BLOCK}, count)):"
+            blocks = [*ask(asked, "first + done"), *blocks]
+            blocks = [f"for done in range(0, count, {BLOCK}):", *["    " + line for line in blocks]]
     else:
         head += [f"part_{o.name} = stack({o.dtype.stored}, {PART})" for o in outputs]
         inner += [f"part_{o.name}[j] = {o.name}" for o in outputs]
         inner += [f"block{k}[done + j] = {t}" for k, t in enumerate(terms)]
         blocks = [f"for done in range(0, count, {PART}):", f"    part = min({PART}, count - done)",
+                  *["    " + line for line in ask(asked, "first + done")],
                   "    for j in range(part):", "        i = first + done + j"]  # fmt: skip
         blocks += ["        " + line for line in inner]
         for o in outputs:
@@ -273,7 +293,9 @@ def render_sums(
 
 
 KNOWN = {
-    **dict.fromkeys(("ROWS", "fold", "spread", "stack"), "adjit.kernels.language.lanes"),
+    **dict.fromkeys(
+        ("ROWS", "fold", "prefetch", "spread", "stack"), "adjit.kernels.language.lanes"
+    ),
     **dict.fromkeys(
         ("BLOCK", "ROOM", "squares_onto", "sum_onto", "sum_rows_of_block"),
         "adjit.kernels.ops.reduce",
