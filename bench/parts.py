@@ -1,4 +1,4 @@
-"""Parts of programs beside PyTorch: distances, distributions, losses, short rows, bags, epochs of loaders.
+"""Parts of programs beside PyTorch: distances, distributions, losses, short rows, bags, Gram matrices, epochs.
 
     python bench/parts.py [--threads 1,2] [--rows PATTERN] [--seconds 0.15] [--turns 3]
 
@@ -212,6 +212,23 @@ def bags() -> dict[str, Part]:
     return found
 
 
+def symmetric() -> dict[str, Part]:
+    """Gram matrices and covariances."""
+    shapes = (
+        (64, 256),
+        (128, 128),
+        (128, 1000),
+        (512, 1024),
+        (1024, 1024),
+        (2000, 100),
+        (16, 128, 1024),
+    )
+    return {
+        f"x @ x.mT, {' by '.join(map(str, shape))}": Part(lambda L, x: x @ x.mT, [normal(*shape)])
+        for shape in shapes
+    }
+
+
 def epochs() -> dict[str, Part]:
     def epoch(L: Any, x: Any, y: Any, **options: Any) -> int:
         data = L.utils.data
@@ -228,7 +245,9 @@ def epochs() -> dict[str, Part]:
 
 
 def parts() -> dict[str, Part]:
-    return {**distances(), **distributions(), **losses(), **narrow(), **bags(), **epochs()}
+    return {
+        **distances(), **distributions(), **losses(), **narrow(), **bags(), **symmetric(), **epochs(),
+    }  # fmt: skip
 
 
 def calls_of(library: Any, part: Part) -> dict[str, Callable[[], Any]]:

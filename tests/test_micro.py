@@ -172,6 +172,47 @@ def test_few_rows_are_written_and_nothing_else(first, last, layout, dtype):
     np.testing.assert_array_equal(out, np.where(written, exact, -0.5))
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("depth", [kernels.PAIRED_SIZE, 257, 600])
+@pytest.mark.parametrize("rows", [kernels.PAIRED_SIZE, 97, 131, 513, 1100])
+def test_a_matrix_times_its_own_transpose_has_the_bits_of_any_product(rows, depth, dtype):
+    """Of which half is computed and copied to the other half."""
+    a = rng.standard_normal((2, rows, depth + 3)).astype(dtype)
+    lying = adjit.tensor(a.swapaxes(1, 2).copy()).mT
+    for batch in (adjit.tensor(a), lying, adjit.tensor(a)[:, :, 1:-2], lying[:, :, ::2]):
+        x = batch[0]
+        product = bits(x @ x.t())
+        np.testing.assert_array_equal(product, bits(x @ x.clone().t()))
+        np.testing.assert_array_equal(product, bits((x @ x.t()).t().contiguous()))
+        np.testing.assert_array_equal(bits(batch @ batch.mT), bits(batch @ batch.clone().mT))
+    assert_close(adjit.tensor(a)[0] @ adjit.tensor(a)[0].t(), a[0], a[0].T)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("rows", [100, 101, 258])
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (0, 3), (5, 9), (11, 13), (0, 13)])
+def test_units_of_a_symmetric_product_write_their_rows_and_mirrors(rows, first, last, dtype):
+    """Nothing is written by two threads, and half of the elements are computed."""
+    a = rng.integers(-4, 5, (rows, 130)).astype(dtype)
+    kind = adjit.tensor(np.zeros(1, dtype)).dtype
+    plan = ops.plan_product(kind, a.shape, (130, 1), a.shape[::-1], (1, 130), None, ())
+    assert plan.n == -(-rows // (2 * kernels.UNIT_ROWS))
+    out = np.full((rows, rows), -0.5, dtype)
+    row = [a.ctypes.data, a.ctypes.data, out.ctypes.data, *plan.words]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(cache.link(plan.kernel))
+    run(np.array(row, np.int64).ctypes.data, first, last)
+    low, high, middle = first * kernels.UNIT_ROWS, last * kernels.UNIT_ROWS, (rows + 1) // 2
+    own = np.zeros(rows, bool)
+    own[low : min(high, middle)] = own[max(rows - high, middle) : rows - low] = True
+    below = np.tril(np.broadcast_to(own[:, None], (rows, rows)))
+    exact = a @ a.T
+    np.testing.assert_array_equal(out[below | below.T], exact[below | below.T])
+    written = out != -0.5
+    assert not written[~own][:, ~own].any()
+    strip = np.abs(np.subtract.outer(np.arange(rows), np.arange(rows))) < kernels.STRIPS * 6
+    assert not (written & ~(below | below.T | strip)).any()
+
+
 def test_bits_do_not_depend_on_threads():
     x = adjit.tensor(rng.standard_normal((3, 130, 300)).astype(np.float32))
     y = adjit.tensor(rng.standard_normal((3, 300, 1100)).astype(np.float32))

@@ -58,9 +58,11 @@ from .gemm_tile import (
     WIDTH,
     TileCode,
     TileNumber,
+    apart,
     emit_multiply,
     emit_pack,
     emit_pack_strips,
+    rows_of,
     strip_bytes,
     transposed,
 )
@@ -88,12 +90,12 @@ from .sort import size_of
 PRODUCT = (
     "allocate", "release", "kept", "rows", "columns", "depth",
     "left_row", "left_column", "right_row", "right_column", "bias_row", "bias_column",
-    "activation", "precision", "scaled", "block", "blocks", "tiles", "batch_axes",
+    "activation", "precision", "scaled", "paired", "block", "blocks", "tiles", "batch_axes",
 )  # fmt: skip
 (
     ALLOCATE, RELEASE, KEPT, ROWS, COLUMNS, DEPTH,
     LEFT_ROW, LEFT_COLUMN, RIGHT_ROW, RIGHT_COLUMN, BIAS_ROW, BIAS_COLUMN,
-    ACTIVATION, PRECISION, SCALED, BLOCK, BLOCKS, TILES, BATCH_AXES,
+    ACTIVATION, PRECISION, SCALED, PAIRED, BLOCK, BLOCKS, TILES, BATCH_AXES,
 ) = range(len(PRODUCT))  # fmt: skip
 BATCH_SIZES = len(PRODUCT)
 LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
@@ -128,6 +130,10 @@ KEPT_BLOCKS = 64  # that stay for the next product, as libraries of linear algeb
 SQUARE_BYTES = WIDTH * VECTOR_BYTES * VECTOR_BYTES // 4  # by which `pack` may write too much
 RIGHT_BYTES = SUM_DEPTH * BLOCK_BYTES + SQUARE_BYTES
 PACKED_BYTES = RIGHT_BYTES + STRIPS * strip_bytes(8) + VECTOR_BYTES
+
+PAIRED_SIZE = (
+    96  # least rows and depth of a product that may be symmetric for units to be pairs of rows
+)
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
@@ -182,6 +188,10 @@ def emit_product(
 
     A unit is UNIT_ROWS of a block of columns. Units that follow each other share tiles and the
     packed block; how they are shared out among calls changes no bit.
+
+    Where the strides of the right operand are those of the left one turned, units are pairs of UNIT_ROWS, from
+    the beginning and from the end, with all columns: if it is the left one, x @ x.T, a unit computes what lies
+    below the diagonal and copies it to its mirror, and all have as much to do.
     """
     f = code.function("product_and_bias" if has_bias else "product", 3, exported=True)
     size = f.size
@@ -189,7 +199,7 @@ def emit_product(
     left, right, *added, out = (f.word(args, k) for k in range(4 if has_bias else 3))
     c = args + 8 * (4 if has_bias else 3)
     (allocate, release, kept, rows, columns, depth, left_row, left_column, right_row, right_column,
-     bias_row, bias_column, activation, _, _, block, blocks, tiles, axes) = (
+     bias_row, bias_column, activation, _, _, paired, block, blocks, tiles, axes) = (
         f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
     panel_size = (SUM_DEPTH + f.lanes) * f.panel
@@ -218,22 +228,33 @@ def emit_product(
             emit_finish(f, here, columns, added[0] + offset * size, bias_row, bias_column, low, some,
                         scalars, activation)  # fmt: skip
 
-    with f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group:
+    is_paired = paired > 0
+    middle = f.choose(is_paired, (rows + 1) // 2, rows)
+    with (
+        f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group,
+        f.loop(paired + 1) as side,
+    ):
         entry, first_column = group // blocks, group % blocks * block
-        first_row = f.larger(start - group * tiles, 0) * UNIT_ROWS
-        last_row = f.smaller(f.smaller(stop - group * tiles, tiles) * UNIT_ROWS, rows)
-        last_column = f.smaller(first_column + block, columns)
+        low = f.larger(start - group * tiles, 0) * UNIT_ROWS
+        high = f.smaller(stop - group * tiles, tiles) * UNIT_ROWS
+        is_front = side.equals(0)
+        first_row = f.choose(is_front, low, f.larger(rows - high, middle))
+        last_row = f.choose(is_front, f.smaller(high, middle), rows - low)
         a = left + f.call(batch_offset, c, entry, LEFT) * size
         b = right + f.call(batch_offset, c, entry, RIGHT) * size
+        is_symmetric = f.all(is_paired, a.equals(b))
+        last_column = f.choose(is_paired, columns, f.smaller(first_column + block, columns))
+        last_column = f.choose(is_symmetric, last_row, last_column)
         target = out + entry * rows * columns * size
         few, across = last_row - first_row, last_column - first_column
         in_lanes = (few + (f.lanes - 1)) // f.lanes * f.lanes
+        is_whole = f.builder.not_(is_symmetric)
         is_swept = f.all(
-            few < FEW_SWEPT + 1, right_column.equals(1), right_row > LONG_BYTES // size, depth > SWEEP,
-            f.any(few > READS, depth > 2 * SWEEP), few * across < space + 1,
+            is_whole, few < FEW_SWEPT + 1, right_column.equals(1), right_row > LONG_BYTES // size,
+            depth > SWEEP, f.any(few > READS, depth > 2 * SWEEP), few * across < space + 1,
         )  # fmt: skip
         is_turned = f.all(
-            few < FEW_TURNED + 1, right_row.equals(1), few > 1, across > few * 2,
+            is_whole, few < FEW_TURNED + 1, right_row.equals(1), few > 1, across > few * 2,
             (depth + f.lanes) * in_lanes < space + 1,
             f.any(few * 8 > in_lanes * 7 - 1, depth * columns > FAR_BYTES // size - 1),
         )  # fmt: skip
@@ -289,8 +310,10 @@ def emit_product(
                 b_here = b + (k * right_row + j * right_column) * size
                 b_rest = b_here + in_place * right_column * size
                 f.call(pack, b_rest, right_column, right_row, rest, steps, packed, rest_step)
-                with f.loop(last_row, high, first_row) as i:
+                top = f.choose(is_symmetric, f.larger(first_row, j), first_row)
+                with f.loop(last_row, high, top) as i:
                     tall = f.smaller(last_row - i, high)
+                    below = f.choose(is_symmetric, i + tall - j, across)
                     a_here = a + (i * left_row + k * left_column) * size
                     with f.when(is_packed):
                         f.call(pack_strips, a_here, left_row, left_column, tall, steps, strips)
@@ -305,6 +328,7 @@ def emit_product(
                                 (in_place, 0), (across, in_place),
                             )
                         )  # fmt: skip
+                        last = f.smaller(last, below)
                         with f.loop(last, wide, first) as p, f.loop(tall, HEIGHT) as r:
                             low, some = f.smaller(tall - r, HEIGHT), f.smaller(last - p, wide)
                             here = target + ((i + r) * columns + j + p) * size
@@ -316,6 +340,9 @@ def emit_product(
                                    columns, steps, low, some, k)  # fmt: skip
                             with f.when((k + steps).equals(depth)):
                                 finish(entry, here, i + r, j + p, low, some)
+        if not has_bias:
+            with f.when(is_symmetric):
+                emit_mirror(f, target, columns, first_row, last_row)
     emit_give_back(f, taken, kept)
     with f.when(f.number(f.builder.load(taken)).differs(0)):
         f.call(release, f.number(f.builder.load(taken)))
@@ -374,6 +401,25 @@ def emit_turned(
                 with f.when((rows - r) > q):
                     there = out + ((r + q) * out_row + j + i) * size
                     f.store_some(vector, there, mask, (lines - i) > f.lanes - 1)
+
+
+def emit_mirror(
+    f: TileCode, out: TileNumber, columns: TileNumber, first: TileNumber, last: TileNumber
+) -> None:
+    """Copy what rows of a square matrix have below its diagonal to the other side."""
+    size = f.size
+    with f.loop(last, f.lanes, first) as i:
+        tall, whole = f.smaller(last - i, f.lanes), i // f.lanes * f.lanes
+        rows = rows_of(f, out + i * columns * size, columns, tall, f.lanes)
+        mask, is_high = f.first(tall), tall.equals(f.lanes)
+        with f.loop(whole, f.lanes) as j:
+            turned = transposed(f, [f.load(row + j * size) for row in rows])
+            places = apart(f, out + (j * columns + i) * size, columns, f.lanes)
+            for vector, place in zip(turned, places, strict=True):
+                f.store_some(vector, place, mask, is_high)
+        with f.loop(i + tall, start=i) as r, f.loop(r, start=whole) as j:
+            value = f.load_one(out + (r * columns + j) * size)
+            f.builder.store(value, f.place(out + (j * columns + r) * size, f.scalar))
 
 
 def emit_borrow(f: TileCode, taken: Any, kept: TileNumber, allocate: TileNumber) -> None:

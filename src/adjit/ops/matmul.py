@@ -135,17 +135,29 @@ def plan_product(
         if rows <= kernels.FEW_SWEPT and columns * kind.itemsize >= kernels.LONG_BYTES:
             blocks = max(blocks, 2)
         width = -(-columns // (max(blocks, 1) * panel)) * panel
+        if is_paired := bias_shape is None and may_be_symmetric(
+            x_shape, x_strides, y_shape, y_strides
+        ):
+            height, blocks = 2 * height, 1
     else:
         kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns
+        is_paired = False
     tiles = -(-rows // height)
     precision = PRECISIONS[config.MATMUL_PRECISION]
     words = (
         *memory_words(), rows, columns, depth, *strides,
-        bias_row, bias_column, activation, precision, is_scaled, width, blocks, tiles, len(batch),
+        bias_row, bias_column, activation, precision, is_scaled, is_paired, width, blocks, tiles, len(batch),
         *batch_words,
     )  # fmt: skip
-    grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, LEAST))
+    across = columns if is_paired else min(width, columns)
+    grain = max(1, GRAIN // max(min(height, rows) * across * depth, LEAST))
     return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain, swapped)
+
+
+def may_be_symmetric(x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape) -> bool:
+    """Whether this is x @ x.T, as far as shapes tell, and large enough to compute only half of it."""
+    shape, strides = ((*of[:-2], *of[:-3:-1]) for of in (x_shape, x_strides))
+    return (y_shape, y_strides) == (shape, strides) and min(x_shape[-2:]) >= kernels.PAIRED_SIZE
 
 
 def multiply(x: Tensor, y: Tensor) -> Tensor:

@@ -115,7 +115,8 @@ def _orthogonal(
     x = x / x.norm().clamp(min=eps)
     for _ in range(iterations):
         gram = x @ x.t()
-        x = x.addmm(gram.addmm(gram, gram, beta=b, alpha=c), x, beta=a)
+        # A Gram matrix is its own transpose: of a product with that, kernels compute half.
+        x = x.addmm(b * gram + c * (gram @ gram.t()), x, beta=a)
     return x.t() if is_tall else x
 
 
