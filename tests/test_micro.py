@@ -185,7 +185,10 @@ def test_a_matrix_times_its_own_transpose_has_the_bits_of_any_product(rows, dept
         np.testing.assert_array_equal(product, bits(x @ x.clone().t()))
         np.testing.assert_array_equal(product, bits((x @ x.t()).t().contiguous()))
         np.testing.assert_array_equal(bits(batch @ batch.mT), bits(batch @ batch.clone().mT))
-    assert_close(adjit.tensor(a)[0] @ adjit.tensor(a)[0].t(), a[0], a[0].T)
+    x, y = adjit.tensor(a[0]), adjit.tensor(a[1])
+    assert_close(x @ x.t(), a[0], a[0].T)
+    assert_close(x @ y.t(), a[0], a[1].T)
+    assert_close(adjit.tensor(a)[:1] @ adjit.tensor(a).mT, a[:1], a.swapaxes(1, 2))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
