@@ -1,0 +1,267 @@
+"""Recordings of programs: the public calls with their arguments, tensors by number.
+
+    x * 2 + bias      number 0 is an input, 1 a parameter
+    mul(<0>, 2)       gives 2
+    add(<2>, <1>)     gives 3
+
+A function that no rule knows is entered: what it calls inside is recorded instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from ..overrides import NAMED, TorchFunctionMode
+from ..tensor import Tensor
+from .errors import OnnxExporterError
+
+# What says something about a tensor and not about its values, or shows them to people only.
+METADATA = frozenset({
+    "__format__", "__len__", "__repr__", "__str__", "data_ptr", "dim", "element_size", "get_device",
+    "has_names", "is_coalesced", "is_complex", "is_contiguous", "is_floating_point", "is_inference",
+    "is_neg", "is_conj", "is_pinned", "is_same_size", "is_set_to", "is_shared", "is_signed", "is_tensor",
+    "ndimension", "nelement", "numel", "requires_grad_", "result_type", "can_cast", "size",
+    "storage_offset", "stride", "retain_grad", "untyped_storage", "storage", "type_of",
+})  # fmt: skip
+# What gives other values each time.
+DRAWS = frozenset({
+    "alpha_dropout", "bernoulli", "binomial", "cauchy_", "dropout", "dropout1d", "dropout2d", "dropout3d",
+    "empty", "empty_like", "exponential_", "feature_alpha_dropout", "feature_dropout", "geometric_",
+    "gumbel_softmax", "log_normal_", "multinomial", "new_empty", "normal", "normal_", "poisson", "rand",
+    "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "randperm", "rrelu",
+    "uniform_",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Stands in recorded arguments for a tensor: the number of its contents."""
+
+    index: int
+
+
+@dataclass
+class Contents:
+    """What a tensor contains between two writes."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    source: str = ""  # the name of an input or of a parameter; "" for others
+    depends_on_inputs: bool = False
+    depends_on_state: bool = False
+    held: Tensor | None = None  # a tensor that the program has from elsewhere
+    array: np.ndarray[Any, Any] | None = None  # its values, if they depend on neither
+
+
+@dataclass
+class RecordedCall:
+    """A call of a public function: arguments with references, and the numbers of what it made."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[int]
+    written: list[int]  # new contents of tensors among its arguments
+    draws: bool = False
+
+
+@dataclass
+class Recording:
+    """The calls of one run of a program."""
+
+    contents: list[Contents] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
+    inside: dict[int, str] = field(default_factory=dict)  # held tensors first seen in a function
+    outputs: list[int] = field(default_factory=list)
+
+
+def tensors_in(tree: Any) -> Iterator[Tensor]:
+    """The tensors in a structure of containers, in its order."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for part in tree:
+            yield from tensors_in(part)
+    elif isinstance(tree, Mapping):
+        yield from tensors_in(list(tree.values()))
+    elif isinstance(tree, slice):
+        yield from tensors_in((tree.start, tree.stop, tree.step))
+
+
+def with_tensors(tree: Any, change: Callable[[Tensor], Any]) -> Any:
+    """The structure with something else in the place of each tensor; containers are tuples, lists, dicts."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, (tuple, list)):
+        kind = list if isinstance(tree, list) else tuple
+        return kind(with_tensors(part, change) for part in tree)
+    if isinstance(tree, Mapping):
+        return {key: with_tensors(part, change) for key, part in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*with_tensors((tree.start, tree.stop, tree.step), change))
+    return tree
+
+
+def array_of(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """A copy of the values of a tensor."""
+    return np.array(tensor.detach().numpy())
+
+
+@functools.cache
+def _property_names() -> dict[int, str]:
+    """The names of properties of tensors, by the functions that look."""
+    found = {name: inspect.getattr_static(Tensor, name) for name in dir(Tensor)}
+    return {id(p.fget): name for name, p in found.items() if isinstance(p, property)}
+
+
+def name_of(func: Any) -> tuple[str, bool]:
+    """The name of what was called, and whether it is a property."""
+    looked = getattr(getattr(func, "__self__", None), "fget", None)
+    if looked is not None:
+        return _property_names().get(id(looked), "property"), True
+    name = str(getattr(func, "__name__", func))
+    return NAMED.get(name, name), False
+
+
+class Recorder(TorchFunctionMode):
+    """Records the calls made while it is entered.
+
+    Args:
+        has_rule: whether a function of a name is written as ONNX; others are entered.
+    """
+
+    def __init__(self, has_rule: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.recording = Recording()
+        self.has_rule = has_rule
+        self.known: dict[
+            int, tuple[Tensor, int, int]
+        ] = {}  # by id: the tensor, its number, its version
+        self.within: list[str] = []  # functions that are entered
+        self.version_before: dict[str, int] = {}  # of parameters and buffers
+        self.sharing: set[int] = set()  # ids of tensors whose writes would change others unseen
+
+    def __enter__(self) -> Self:
+        _property_names()  # as they are while no mode is entered
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+
+    def name_input(self, tensor: Tensor, source: str, is_input: bool) -> int:
+        """Say that a tensor is an input of the program, or else part of its state."""
+        found = Contents(*_kind_of(tensor), source, is_input, not is_input)
+        self.version_before[source] = tensor._version
+        return self._know(tensor, found)
+
+    def index_of(self, tensor: Tensor) -> int:
+        """The number of what a tensor contains now.
+
+        Raises:
+            OnnxExporterError: if it was written through another tensor with the same memory.
+        """
+        if id(tensor) not in self.known:
+            made = Contents(*_kind_of(tensor), held=tensor, array=array_of(tensor))
+            index = self._know(tensor, made)
+            if self.within:
+                self.recording.inside[index] = self.within[0]
+            return index
+        _, index, version = self.known[id(tensor)]
+        if version != tensor._version:
+            raise OnnxExporterError(
+                "a tensor is used after another one with the same memory (a view of it, or what it is a view "
+                "of) was written in place: an ONNX graph has no shared memory. Write without in-place "
+                "operations, or index and write in one statement, as in x[:, 0] = y"
+            )
+        return index
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call the function, and record it or what it calls."""
+        kwargs = kwargs or {}
+        name, is_property = name_of(func)
+        plain = getattr(func, "function", func)
+        if name in METADATA:
+            return plain(*args, **kwargs)
+        tensors = list(tensors_in((args, kwargs)))
+        if is_property and not isinstance(made := plain(*args), Tensor):
+            return made
+        given = with_tensors((args, kwargs), lambda t: Reference(self.index_of(t)))
+        if self.has_rule(name):
+            made = plain(*args, **kwargs)
+        else:
+            self.within.append(name)
+            try:
+                with self:
+                    made = plain(*args, **kwargs)
+            finally:
+                self.within.pop()
+        self._note(name, given, tensors, made)
+        return made
+
+    def _note(self, name: str, given: Any, tensors: list[Tensor], made: Any) -> None:
+        """Record a call, if it made or wrote something that is not recorded yet."""
+        written = {id(t): t for t in tensors if self.known[id(t)][2] != t._version}
+        results = list(tensors_in(made))
+        depends = [self.recording.contents[self.known[id(t)][1]] for t in tensors]
+        on_inputs = any(c.depends_on_inputs for c in depends) or name in DRAWS
+        if not written and not results and on_inputs and made is not None:
+            raise OnnxExporterError(
+                f"the program looks at values that depend on its inputs (by '{name}'), and an ONNX graph "
+                "does the same for all values: use where() and other operations of tensors instead"
+            )
+        fresh = [t for t in results if id(t) not in self.known]
+        if not written and not fresh:
+            return
+        on_state = any(c.depends_on_state for c in depends)
+
+        def new(tensor: Tensor) -> int:
+            array = None if on_inputs or on_state else array_of(tensor)
+            made = Contents(
+                *_kind_of(tensor),
+                depends_on_inputs=on_inputs,
+                depends_on_state=on_state,
+                array=array,
+            )
+            return self._know(tensor, made)
+
+        for tensor in written.values():
+            if id(tensor) in self.sharing:
+                raise OnnxExporterError(
+                    "what `.data` gives is written in place; write the tensor itself"
+                )
+        new_contents = [new(tensor) for tensor in written.values()]
+        for tensor in fresh:
+            if id(tensor) not in self.known:
+                new(tensor)
+            if name == "data":
+                self.sharing.add(id(tensor))
+        args, kwargs = given
+        numbers = [self.known[id(t)][1] for t in results]
+        self.recording.calls.append(
+            RecordedCall(name, args, kwargs, numbers, new_contents, name in DRAWS)
+        )
+
+    def _know(self, tensor: Tensor, contents: Contents) -> int:
+        self.recording.contents.append(contents)
+        index = len(self.recording.contents) - 1
+        self.known[id(tensor)] = tensor, index, tensor._version
+        return index
+
+
+def _kind_of(tensor: Tensor) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    return tuple(tensor.shape), np.dtype(tensor.dtype.name)
