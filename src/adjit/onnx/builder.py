@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -67,18 +67,22 @@ Operand = OnnxValue | bool | int | float | Size
 class GraphBuilder:
     """Nodes and constants of a graph that is being made.
 
+    Args:
+        dimensions: those whose sizes are known only when the graph runs.
+        taken: names that no value between inputs and outputs may have.
+
     Attributes:
         out: the result of the call that a rule writes: what dtype and shape it has to have.
         outs: all results of the call.
     """
 
-    def __init__(self, dimensions: Sequence[Dimension]) -> None:
+    def __init__(self, dimensions: Sequence[Dimension], taken: Iterable[str]) -> None:
         self.onnx = onnx_package()
         self.dimensions = dimensions
         self.nodes: list[Any] = []
         self.constants: dict[str, Array] = {}
         self.outs: list[OnnxValue] = []
-        self._names: set[str] = set()
+        self._names = set(taken)
         self._known_constants: dict[Any, OnnxValue] = {}
         self._sizes: dict[tuple[int, ...], OnnxValue] = {}
         self._sized: list[tuple[OnnxValue, int, tuple[int, ...]]] = []

@@ -36,7 +36,7 @@ class ONNXProgram:
 
     def save(
         self,
-        destination: str | os.PathLike[str],
+        destination: Any,
         *,
         include_initializers: bool = True,
         keep_initializers_as_inputs: bool = False,
@@ -45,7 +45,7 @@ class ONNXProgram:
         """Write the model to a file.
 
         Args:
-            destination: the file.
+            destination: the file, by its path or open for writing bytes.
             include_initializers: write the weights. Without them they are inputs of the graph.
             keep_initializers_as_inputs: the weights may be given when the graph runs.
             external_data: put large weights into a file beside it, whose name ends in `.data`. None does so
@@ -72,6 +72,9 @@ class ONNXProgram:
             del model.graph.initializer[:]
         if external_data is None:
             external_data = model.ByteSize() > onnx.checker.MAXIMUM_PROTOBUF
+        if hasattr(destination, "write"):
+            destination.write(model.SerializeToString())
+            return
         beside = Path(f"{os.fspath(destination)}.data")
         if external_data:
             beside.unlink(missing_ok=True)  # to what is there, onnx would append

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..overrides import NAMED, TorchFunctionMode
+from ..overrides import NAMED, TorchFunctionMode, is_method
 from ..tensor import Tensor
 from .errors import OnnxExporterError
 
@@ -32,12 +32,15 @@ METADATA = frozenset({
 })  # fmt: skip
 # What gives other values each time.
 DRAWS = frozenset({
-    "alpha_dropout", "bernoulli", "binomial", "cauchy_", "dropout", "dropout1d", "dropout2d", "dropout3d",
-    "empty", "empty_like", "exponential_", "feature_alpha_dropout", "feature_dropout", "geometric_",
-    "gumbel_softmax", "log_normal_", "multinomial", "new_empty", "normal", "normal_", "poisson", "rand",
-    "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "randperm", "rrelu",
-    "uniform_",
+    "alpha_dropout", "bernoulli", "binomial", "cauchy", "dropout", "dropout1d", "dropout2d", "dropout3d",
+    "empty", "empty_like", "exponential", "feature_alpha_dropout", "feature_dropout", "geometric",
+    "gumbel_softmax", "log_normal", "multinomial", "new_empty", "normal", "poisson", "rand",
+    "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "randperm", "rrelu",
+    "uniform",
 })  # fmt: skip
+
+# Methods whose arguments have another order than those of the function of their name.
+METHODS_APART = {"where": "Tensor.where"}
 
 
 @dataclass(frozen=True)
@@ -82,28 +85,36 @@ class Recording:
     outputs: list[int] = field(default_factory=list)
 
 
+def leaves_in(tree: Any) -> Iterator[Any]:
+    """What is in a structure of containers, in its order."""
+    if isinstance(tree, slice):
+        tree = tree.start, tree.stop, tree.step
+    elif isinstance(tree, Mapping):
+        tree = list(tree.values())
+    if isinstance(tree, (tuple, list)):
+        for part in tree:
+            yield from leaves_in(part)
+    else:
+        yield tree
+
+
 def tensors_in(tree: Any) -> Iterator[Tensor]:
     """The tensors in a structure of containers, in its order."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (tuple, list)):
-        for part in tree:
-            yield from tensors_in(part)
-    elif isinstance(tree, Mapping):
-        yield from tensors_in(list(tree.values()))
-    elif isinstance(tree, slice):
-        yield from tensors_in((tree.start, tree.stop, tree.step))
+    return (leaf for leaf in leaves_in(tree) if isinstance(leaf, Tensor))
 
 
 def with_tensors(tree: Any, change: Callable[[Tensor], Any]) -> Any:
-    """The structure with something else in the place of each tensor; containers are tuples, lists, dicts."""
+    """The structure with something else in the place of each tensor."""
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, (tuple, list)):
-        kind = list if isinstance(tree, list) else tuple
-        return kind(with_tensors(part, change) for part in tree)
+        parts = [with_tensors(part, change) for part in tree]
+        if hasattr(tree, "_fields"):
+            return type(tree)(*parts)
+        return parts if isinstance(tree, list) else tuple(parts)
     if isinstance(tree, Mapping):
-        return {key: with_tensors(part, change) for key, part in tree.items()}
+        pairs = {key: with_tensors(part, change) for key, part in tree.items()}
+        return pairs if type(tree) is dict else type(tree)(pairs)  # type: ignore[call-arg]
     if isinstance(tree, slice):
         return slice(*with_tensors((tree.start, tree.stop, tree.step), change))
     return tree
@@ -127,6 +138,8 @@ def name_of(func: Any) -> tuple[str, bool]:
     if looked is not None:
         return _property_names().get(id(looked), "property"), True
     name = str(getattr(func, "__name__", func))
+    if is_method(func):
+        name = METHODS_APART.get(name, name)
     return NAMED.get(name, name), False
 
 
@@ -197,7 +210,6 @@ class Recorder(TorchFunctionMode):
         plain = getattr(func, "function", func)
         if name in METADATA:
             return plain(*args, **kwargs)
-        tensors = list(tensors_in((args, kwargs)))
         if is_property and not isinstance(made := plain(*args), Tensor):
             return made
         given = with_tensors((args, kwargs), lambda t: Reference(self.index_of(t)))
@@ -210,15 +222,21 @@ class Recorder(TorchFunctionMode):
                     made = plain(*args, **kwargs)
             finally:
                 self.within.pop()
-        self._note(name, given, tensors, made)
+        self._note(name, given, args, kwargs, made)
         return made
 
-    def _note(self, name: str, given: Any, tensors: list[Tensor], made: Any) -> None:
+    def _note(
+        self, name: str, given: Any, call_args: Any, call_kwargs: dict[str, Any], made: Any
+    ) -> None:
         """Record a call, if it made or wrote something that is not recorded yet."""
-        written = {id(t): t for t in tensors if self.known[id(t)][2] != t._version}
+        # Others that are written share memory with these, or are statistics: they are not to be used again.
+        targets = tensors_in((call_args[:1], call_kwargs.get("out")))
+        written = {id(t): t for t in targets if self.known[id(t)][2] != t._version}
+        tensors = list(tensors_in((call_args, call_kwargs)))
         results = list(tensors_in(made))
+        draws = name in DRAWS or name.rstrip("_") in DRAWS
         depends = [self.recording.contents[self.known[id(t)][1]] for t in tensors]
-        on_inputs = any(c.depends_on_inputs for c in depends) or name in DRAWS
+        on_inputs = any(c.depends_on_inputs for c in depends) or draws
         if not written and not results and on_inputs and made is not None:
             raise OnnxExporterError(
                 f"the program looks at values that depend on its inputs (by '{name}'), and an ONNX graph "
@@ -252,9 +270,7 @@ class Recorder(TorchFunctionMode):
                 self.sharing.add(id(tensor))
         args, kwargs = given
         numbers = [self.known[id(t)][1] for t in results]
-        self.recording.calls.append(
-            RecordedCall(name, args, kwargs, numbers, new_contents, name in DRAWS)
-        )
+        self.recording.calls.append(RecordedCall(name, args, kwargs, numbers, new_contents, draws))
 
     def _know(self, tensor: Tensor, contents: Contents) -> int:
         self.recording.contents.append(contents)

@@ -13,6 +13,9 @@ from .recording import RecordedCall, Recording, Reference
 from .rules import rule_of
 from .sizes import size_of
 
+# NumPy's names of parameters, which functions here take too.
+PYTORCH_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
 
 def references_in(tree: Any) -> set[int]:
     """The numbers of the tensors in recorded arguments."""
@@ -126,7 +129,9 @@ class Translation:
             )
         args = self._merged([c.args for c in calls], call.name)
         kwargs = self._merged([c.kwargs for c in calls], call.name)
-        kwargs.pop("out", None)
+        kwargs = {
+            PYTORCH_NAMES.get(key, key): value for key, value in kwargs.items() if key != "out"
+        }
         targets = call.written or call.results
         builder.outs = [self._expected(index) for index in targets]
         try:

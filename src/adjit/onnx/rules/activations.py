@@ -168,6 +168,19 @@ RULES["softmax"] = normalised("Softmax")
 RULES["log_softmax"] = normalised("LogSoftmax")
 
 
+@rule("softmin")
+def softmin(
+    g: GraphBuilder,
+    input: OnnxValue,
+    dim: int | None = None,
+    _stacklevel: int = 3,
+    dtype: Any = None,
+) -> Any:
+    turned: OnnxValue = g.node("Neg", input)
+    turned.known_shape = input.known_shape
+    return RULES["softmax"](g, turned, dim)
+
+
 @rule(
     "dropout",
     "dropout1d",

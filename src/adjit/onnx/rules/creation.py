@@ -19,7 +19,7 @@ def filled(number: Operand) -> Rule:
     return write
 
 
-for _number, _word in ((0, "zeros"), (1, "ones")):
+for _number, _word in ((0, "zeros"), (1, "ones"), (0, "empty")):
     for _name in (_word, f"{_word}_like", f"new_{_word}"):
         RULES[_name] = filled(_number)
 RULES["zero"] = filled(0)

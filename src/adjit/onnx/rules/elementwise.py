@@ -359,6 +359,13 @@ def where(g: GraphBuilder, condition: OnnxValue, input: Operand, other: Operand)
     )
 
 
+@rule("Tensor.where")
+def chosen_where(
+    g: GraphBuilder, input: Operand, condition: OnnxValue, other: Operand
+) -> OnnxValue:
+    return where(g, condition, input, other)
+
+
 @rule("masked_fill")
 def masked_fill(g: GraphBuilder, input: OnnxValue, mask: OnnxValue, value: Operand) -> OnnxValue:
     return where(g, mask, value, input)

@@ -144,12 +144,10 @@ def rolled(g: GraphBuilder, value: OnnxValue, axis: int, shift: Any) -> OnnxValu
 
 
 @rule("cat", "concat", "concatenate")
-def cat(
-    g: GraphBuilder, tensors: Sequence[OnnxValue], dim: int = 0, *, axis: int | None = None
-) -> OnnxValue:
+def cat(g: GraphBuilder, tensors: Sequence[OnnxValue], dim: int = 0) -> OnnxValue:
     there = [t for t in tensors if t.shape != (0,) or g.out.ndim == 1]
     parts = [g.cast(t, g.out.dtype) for t in there]
-    return g.node("Concat", *parts, axis=dim if axis is None else axis)
+    return g.node("Concat", *parts, axis=dim)
 
 
 @rule("stack")
