@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..nn import Module
 from ..ops.creation import tensor as tensor_of
 from ..overrides import as_asking
@@ -87,7 +89,7 @@ class ExportArguments:
                 made = self.model(*bound.args, **bound.kwargs)
             recorder.recording.outputs = [recorder.index_of(tensor) for tensor in tensors_in(made)]
         finally:
-            self._restore(recorder)
+            self._restore()
         for leaf in leaves_in(made):
             if leaf is not None and not isinstance(leaf, Tensor):
                 raise OnnxExporterError(
@@ -95,10 +97,12 @@ class ExportArguments:
                 )
         return recorder.recording
 
-    def _restore(self, recorder: Recorder) -> None:
+    def _restore(self) -> None:
         """Undo what a run wrote into parameters and buffers."""
-        for name, (tensor, array) in self.state.items():
-            if tensor._version != recorder.version_before[name]:
+        for tensor, array in self.state.values():
+            if not np.array_equal(
+                tensor.detach().numpy(), array, equal_nan=array.dtype.kind == "f"
+            ):
                 tensor.copy_(tensor_of(array))
 
 

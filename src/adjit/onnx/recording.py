@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class RecordedCall:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     results: list[int]
-    written: list[int]  # new contents of tensors among its arguments
+    written: list[int] = field(default_factory=list)  # new contents of tensors among its arguments
     draws: bool = False
 
 
@@ -81,7 +81,6 @@ class Recording:
 
     contents: list[Contents] = field(default_factory=list)
     calls: list[RecordedCall] = field(default_factory=list)
-    inside: dict[int, str] = field(default_factory=dict)  # held tensors first seen in a function
     outputs: list[int] = field(default_factory=list)
 
 
@@ -143,6 +142,14 @@ def name_of(func: Any) -> tuple[str, bool]:
     return NAMED.get(name, name), False
 
 
+class Known(NamedTuple):
+    """What is known of a tensor: itself, the number of its contents, and when they were written."""
+
+    tensor: Tensor
+    number: int
+    version: int
+
+
 class Recorder(TorchFunctionMode):
     """Records the calls made while it is entered.
 
@@ -154,11 +161,8 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.recording = Recording()
         self.has_rule = has_rule
-        self.known: dict[
-            int, tuple[Tensor, int, int]
-        ] = {}  # by id: the tensor, its number, its version
-        self.within: list[str] = []  # functions that are entered
-        self.version_before: dict[str, int] = {}  # of parameters and buffers
+        self.known: dict[int, Known] = {}  # by id
+        self._journal: list[tuple[int, Known | None]] = []  # of `known`: what was there before
         self.sharing: set[int] = set()  # ids of tensors whose writes would change others unseen
 
     def __enter__(self) -> Self:
@@ -177,7 +181,6 @@ class Recorder(TorchFunctionMode):
     def name_input(self, tensor: Tensor, source: str, is_input: bool) -> int:
         """Say that a tensor is an input of the program, or else part of its state."""
         found = Contents(*_kind_of(tensor), source, is_input, not is_input)
-        self.version_before[source] = tensor._version
         return self._know(tensor, found)
 
     def index_of(self, tensor: Tensor) -> int:
@@ -188,10 +191,7 @@ class Recorder(TorchFunctionMode):
         """
         if id(tensor) not in self.known:
             made = Contents(*_kind_of(tensor), held=tensor, array=array_of(tensor))
-            index = self._know(tensor, made)
-            if self.within:
-                self.recording.inside[index] = self.within[0]
-            return index
+            return self._know(tensor, made)
         _, index, version = self.known[id(tensor)]
         if version != tensor._version:
             raise OnnxExporterError(
@@ -213,69 +213,79 @@ class Recorder(TorchFunctionMode):
         if is_property and not isinstance(made := plain(*args), Tensor):
             return made
         given = with_tensors((args, kwargs), lambda t: Reference(self.index_of(t)))
-        if self.has_rule(name):
-            made = plain(*args, **kwargs)
-        else:
-            self.within.append(name)
-            try:
-                with self:
-                    made = plain(*args, **kwargs)
-            finally:
-                self.within.pop()
+        call = plain if self.has_rule(name) else functools.partial(self._entered, plain)
+        made = call(*args, **kwargs)
         self._note(name, given, args, kwargs, made)
         return made
 
-    def _note(
-        self, name: str, given: Any, call_args: Any, call_kwargs: dict[str, Any], made: Any
-    ) -> None:
+    def _entered(self, plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a function that has no rule, and record what it calls, unless it does more than that."""
+        calls, contents, journal = self.recording.calls, self.recording.contents, self._journal
+        before = len(calls), len(contents), len(journal)
+        with self:
+            made = plain(*args, **kwargs)
+        is_all = (
+            all(id(tensor) in self.known for tensor in tensors_in(made))
+            and not self._written(args, kwargs)
+            and not any(c.held is not None for c in contents[before[1] :])
+        )
+        if not is_all:
+            while len(journal) > before[2]:
+                key, last = journal.pop()
+                if last is None:
+                    del self.known[key]
+                else:
+                    self.known[key] = last
+            del calls[before[0] :], contents[before[1] :]
+        return made
+
+    def _written(self, args: Any, kwargs: dict[str, Any]) -> dict[int, Tensor]:
+        """The tensors that a call wrote and nothing recorded says so.
+
+        Others that changed share memory with these, or are statistics: they are not to be used again.
+        """
+        targets = tensors_in((args[:1], kwargs.get("out")))
+        return {id(t): t for t in targets if self.known[id(t)].version != t._version}
+
+    def _note(self, name: str, given: Any, args: Any, kwargs: dict[str, Any], made: Any) -> None:
         """Record a call, if it made or wrote something that is not recorded yet."""
-        # Others that are written share memory with these, or are statistics: they are not to be used again.
-        targets = tensors_in((call_args[:1], call_kwargs.get("out")))
-        written = {id(t): t for t in targets if self.known[id(t)][2] != t._version}
-        tensors = list(tensors_in((call_args, call_kwargs)))
+        written = self._written(args, kwargs)
         results = list(tensors_in(made))
         draws = name in DRAWS or name.rstrip("_") in DRAWS
-        depends = [self.recording.contents[self.known[id(t)][1]] for t in tensors]
+        tensors = tensors_in((args, kwargs))
+        depends = [self.recording.contents[self.known[id(t)].number] for t in tensors]
         on_inputs = any(c.depends_on_inputs for c in depends) or draws
         if not written and not results and on_inputs and made is not None:
             raise OnnxExporterError(
                 f"the program looks at values that depend on its inputs (by '{name}'), and an ONNX graph "
                 "does the same for all values: use where() and other operations of tensors instead"
             )
-        fresh = [t for t in results if id(t) not in self.known]
+        fresh = {id(t): t for t in results if id(t) not in self.known}
         if not written and not fresh:
             return
-        on_state = any(c.depends_on_state for c in depends)
-
-        def new(tensor: Tensor) -> int:
-            array = None if on_inputs or on_state else array_of(tensor)
-            made = Contents(
-                *_kind_of(tensor),
-                depends_on_inputs=on_inputs,
-                depends_on_state=on_state,
-                array=array,
+        if self.sharing & written.keys():
+            raise OnnxExporterError(
+                "what `.data` gives is written in place; write the tensor itself"
             )
-            return self._know(tensor, made)
+        if name == "data":
+            self.sharing |= fresh.keys()
+        on_state = any(c.depends_on_state for c in depends)
+        for tensor in (*written.values(), *fresh.values()):
+            array = None if on_inputs or on_state else array_of(tensor)
+            self._know(tensor, Contents(*_kind_of(tensor), "", on_inputs, on_state, array=array))
+        known_args, known_kwargs = given
+        call = RecordedCall(name, known_args, known_kwargs, self._numbers(results))
+        call.written, call.draws = self._numbers(written.values()), draws
+        self.recording.calls.append(call)
 
-        for tensor in written.values():
-            if id(tensor) in self.sharing:
-                raise OnnxExporterError(
-                    "what `.data` gives is written in place; write the tensor itself"
-                )
-        new_contents = [new(tensor) for tensor in written.values()]
-        for tensor in fresh:
-            if id(tensor) not in self.known:
-                new(tensor)
-            if name == "data":
-                self.sharing.add(id(tensor))
-        args, kwargs = given
-        numbers = [self.known[id(t)][1] for t in results]
-        self.recording.calls.append(RecordedCall(name, args, kwargs, numbers, new_contents, draws))
+    def _numbers(self, tensors: Iterable[Tensor]) -> list[int]:
+        return [self.known[id(tensor)].number for tensor in tensors]
 
     def _know(self, tensor: Tensor, contents: Contents) -> int:
         self.recording.contents.append(contents)
         index = len(self.recording.contents) - 1
-        self.known[id(tensor)] = tensor, index, tensor._version
+        self._journal.append((id(tensor), self.known.get(id(tensor))))
+        self.known[id(tensor)] = Known(tensor, index, tensor._version)
         return index
 
 

@@ -174,11 +174,6 @@ class Translation:
             return OnnxValue(contents.source, contents.dtype, expected.shape)
         if index in self.constant:
             return builder.constant(contents.array)
-        if index in self.first.inside:
-            raise UnsupportedOperatorError(
-                f"no rule writes {self.first.inside[index]!r} as ONNX, and what it does inside cannot be "
-                "recorded; write it with other operations"
-            )
         raise OnnxExporterError(
             f"{user!r} gets a tensor of {self.first.contents[index].shape} that the program makes in a way "
             "that cannot be recorded: by a custom autograd.Function, by NumPy, or by a function of the library "
@@ -201,7 +196,7 @@ class Translation:
         if isinstance(first, slice):
             ends = [(tree.start, tree.stop, tree.step) for tree in trees]
             return slice(*self._merged(ends, name))
-        if kinds == {int}:
+        if kinds == {int} and self.builder.dimensions:
             return size_of(trees)
         if all(_is_same(tree, first) for tree in trees):
             return first
