@@ -588,6 +588,33 @@ CASES |= {
     ),
 }
 
+CASES |= {
+    "other names": (
+        lambda a, b: (
+            a.absolute(), a.negative(), adjit.arcsin(a), adjit.arccos(a), a.arctan(), adjit.arctan2(a, b),
+            a.arcsinh(), a.arctanh(), adjit.subtract(a, b), a.multiply(b), a.divide(b), a.true_divide(b),
+            a.less(b), a.less_equal(b), a.greater(b), a.greater_equal(b), a.not_equal(b), a.fix(), a.sgn(),
+            adjit.special.expit(a), a.clamp_max(0.5), adjit.concat([a, b]), adjit.concatenate([a, b], axis=1),
+            adjit.ger(a[0], b[0]), adjit.vdot(a[0], b[0]), a.swapdims(0, 1), a.moveaxis(0, 1), a.adjoint(),
+            a.H, a.mH, a.fliplr(), a.flipud(), a.reshape_as(b.T), a.split_with_sizes([1, 2]), a.type(adjit.float64),
+        ),
+        inside(3, 3), inside(3, 3).abs() + 0.1,
+    ),
+    "beyond one": (lambda a: (adjit.acosh(a), adjit.arccosh(a)), positive(3) + 1),
+    "reflected products": (lambda a: a.__rmatmul__(a), x(3, 3)),
+    "truth both ways": (lambda a: (True & a, False | a, True ^ a), x(3) > 0),
+    "properties": (lambda a: (a.data + 1, a.mT, a.T), x(3, 3)),
+    "made of inputs": (lambda a: (adjit.broadcast_tensors(a, adjit.zeros(2, 1, 3))), x(2, 3)),
+    "further layers": (
+        lambda a, b, w: (
+            F.adaptive_avg_pool3d(b, 1), F.adaptive_max_pool3d(b, 2), F.adaptive_max_pool1d(a, 3),
+            F.conv_transpose3d(b, w), F.interpolate(a, 12),
+        ),
+        x(2, 3, 6), x(1, 2, 4, 4, 4), x(2, 3, 2, 2, 2),
+    ),
+    "axis": (lambda a: (a.sum(axis=1), a.mean(axis=0, keepdims=True), adjit.stack([a, a], axis=1)), x(2, 3)),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_graph_gives_what_the_function_gives(name):
@@ -883,6 +910,22 @@ FOLLOWS = {
     "attention": (lambda a: F.scaled_dot_product_attention(a, a, a, is_causal=True), None),
     "interpolate": (lambda a: F.interpolate(a, size=a.shape[-1] * 2), [(3, 2, 3), (5, 2, 6)]),
     "repeat": (lambda a: (a.repeat(2, 1, 1), a.tile(a.size(0), 1, 1)), [(3, 2, 3), (5, 2, 6)]),
+    "filled": (
+        lambda a: (
+            adjit.full((a.size(0), 2), 3.0) + a.new_ones(a.size(0), 1),
+            a.new_full((a.size(2),), a.size(0)),
+            adjit.tensor([a.size(0), 1, a.size(2)]),
+            adjit.as_tensor(a.size(0)) + a,
+            adjit.asarray([a.size(2)]),
+            adjit.scalar_tensor(a.size(0)),
+            adjit.empty(a.size(0)).fill_(2),
+            a.new_empty(a.size(2)).zero_() + 1,
+            adjit.empty_like(a).copy_(a),
+            adjit.nn.functional.pad(a, (1, 2)),
+            adjit.stack([a, a * 2]).sum(0),
+        ),
+        [(3, 2, 3), (5, 2, 6)],
+    ),
     "of another tensor": (
         lambda a: a[..., ::2].reshape(-1, a[..., ::2].size(2)),
         [(3, 2, 3), (5, 2, 6)],
@@ -1024,6 +1067,35 @@ def test_even_sizes_are_kept_even():
 
     program = exported(Of(halves), x(4), input_names=["a"], dynamic_axes={"a": [0]})
     runs_as_the_model(program, Of(halves), x(10))
+
+
+def test_every_rule_is_run(monkeypatch):
+    """By the functions and networks above; that they give what the model gives is tested there."""
+    from adjit.onnx import rules
+
+    run = set()
+
+    def noting(name: str, rule: Any) -> Any:
+        def write(*args: Any, **kwargs: Any) -> Any:
+            run.add(name)
+            return rule(*args, **kwargs)
+
+        return write
+
+    for name, rule in rules.RULES.items():
+        monkeypatch.setitem(rules.RULES, name, noting(name, rule))
+    for function, *inputs in (CASES | IN_PLACE).values():
+        export(Of(function), tuple(inputs))
+    for name in NETWORKS:
+        model, *inputs = network(name)
+        export(model, tuple(inputs))
+    for function, _ in FOLLOWS.values():
+        export(Of(function), (x(4, 2, 5),), input_names=["a"], dynamic_axes={"a": [0, 2]})
+    assert rules.RULES.keys() - run == NOT_RUN
+
+
+# In evaluation these give what they are given, and are no calls that need nodes.
+NOT_RUN = {"dropout"}
 
 
 # ----- arguments of export -----

@@ -181,15 +181,7 @@ def softmin(
     return RULES["softmax"](g, turned, dim)
 
 
-@rule(
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "dropout3d",
-    "alpha_dropout",
-    "feature_dropout",
-    "feature_alpha_dropout",
-)
+@rule("dropout")
 def dropout(
     g: GraphBuilder, input: OnnxValue, p: float = 0.5, training: bool = True, inplace: bool = False,
     train: bool = True,

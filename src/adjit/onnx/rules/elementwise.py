@@ -13,7 +13,7 @@ from .registry import RULES, Rule, rule
 
 # Operators of one operand in the dtype of the result.
 UNARY = {
-    "abs": "Abs", "absolute": "Abs", "__abs__": "Abs", "neg": "Neg", "negative": "Neg", "exp": "Exp",
+    "abs": "Abs", "absolute": "Abs", "neg": "Neg", "negative": "Neg", "exp": "Exp",
     "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "arcsin": "Asin",
     "acos": "Acos", "arccos": "Acos", "atan": "Atan", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
     "tanh": "Tanh", "asinh": "Asinh", "arcsinh": "Asinh", "acosh": "Acosh", "arccosh": "Acosh",
@@ -24,9 +24,9 @@ UNARY = {
 ROUNDING = {"Ceil", "Floor"}
 # Operators of two operands in the dtype of the result; for truth values another one.
 BINARY = {
-    "mul": ("Mul", "And"), "multiply": ("Mul", "And"), "__rmul__": ("Mul", "And"),
+    "mul": ("Mul", "And"), "multiply": ("Mul", "And"), 
     "div": ("Div", None), "divide": ("Div", None), "true_divide": ("Div", None), "pow": ("Pow", None),
-    "maximum": ("Max", "Or"), "minimum": ("Min", "And"), "fmax": ("Max", "Or"), "fmin": ("Min", "And"),
+    "maximum": ("Max", "Or"), "minimum": ("Min", "And"),
 }  # fmt: skip
 COMPARISONS = {
     "lt": "Less", "less": "Less", "le": "LessOrEqual", "less_equal": "LessOrEqual", "gt": "Greater",
@@ -109,7 +109,7 @@ def cast(kind: Any) -> Rule:
 RULES.update({name: unary(op) for name, op in UNARY.items()})
 RULES.update({name: binary(*ops) for name, ops in BINARY.items() if name not in ("div", "divide")})
 RULES.update({name: comparison(op) for name, op in COMPARISONS.items()})
-RULES.update({name: comparison("Equal", True) for name in ("ne", "not_equal", "__ne__")})
+RULES.update({name: comparison("Equal", True) for name in ("ne", "not_equal")})
 RULES.update({name: logic(*ops) for name, ops in LOGIC.items()})
 RULES.update({name: logic(op, None) for name, op in LOGICAL.items()})
 RULES.update({name: cast(kind) for name, kind in CASTS.items()})
@@ -137,7 +137,7 @@ def floor_divide(g: GraphBuilder, input: Operand, other: Operand) -> OnnxValue:
     return g.node("Div", g.node("Sub", x, g.node("Mod", x, y)), y)
 
 
-@rule("remainder", "__mod__")
+@rule("remainder")
 def remainder(g: GraphBuilder, input: Operand, other: Operand) -> OnnxValue:
     x, y = (g.operand(v, g.out.dtype) for v in (input, other))
     if not x.is_float:
@@ -171,7 +171,7 @@ def added(g: GraphBuilder, op: str, input: Operand, other: Operand, alpha: Opera
     return g.node(op, x, y)
 
 
-@rule("add", "__radd__")
+@rule("add")
 def add(g: GraphBuilder, input: Operand, other: Operand, *, alpha: Operand = 1) -> OnnxValue:
     return added(g, "Add", input, other, alpha)
 
@@ -196,8 +196,7 @@ def turned(name: str) -> Rule:
 
 
 for _reflected, _plain in {
-    "__rtruediv__": "div", "__rpow__": "pow", "__rfloordiv__": "floor_divide", "__rand__": "bitwise_and",
-    "__ror__": "bitwise_or", "__rxor__": "bitwise_xor",
+    "__rtruediv__": "div", "__rpow__": "pow", "__rfloordiv__": "floor_divide",
 }.items():  # fmt: skip
     RULES[_reflected] = turned(_plain)
 
@@ -376,18 +375,7 @@ def to(g: GraphBuilder, input: OnnxValue, *ways: Any, **more: Any) -> OnnxValue:
     return g.cast(input, g.out.dtype)
 
 
-@rule(
-    "clone",
-    "contiguous",
-    "detach",
-    "positive",
-    "__pos__",
-    "data",
-    "cpu",
-    "alias",
-    "resolve_conj",
-    "resolve_neg",
-)
+@rule("clone", "contiguous", "detach", "positive", "data", "cpu", "resolve_conj", "resolve_neg")
 def same(g: GraphBuilder, input: OnnxValue, *ways: Any, **more: Any) -> OnnxValue:
     return g.node("Identity", input)
 

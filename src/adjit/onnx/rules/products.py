@@ -20,7 +20,7 @@ def matrices(g: GraphBuilder, *values: OnnxValue) -> list[OnnxValue]:
     return [g.cast(value, g.out.dtype) for value in values]
 
 
-@rule("matmul", "__matmul__", "mm", "bmm", "mv", "dot", "vdot")
+@rule("matmul", "mm", "bmm", "mv", "dot", "vdot")
 def matmul(g: GraphBuilder, input: OnnxValue, other: OnnxValue) -> OnnxValue:
     return g.node("MatMul", *matrices(g, input, other))
 

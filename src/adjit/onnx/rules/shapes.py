@@ -110,7 +110,17 @@ def turned_matrices(g: GraphBuilder, input: OnnxValue) -> OnnxValue:
     return transpose(g, input, -2, -1)
 
 
-@rule("flip", "fliplr", "flipud")
+@rule("fliplr")
+def fliplr(g: GraphBuilder, input: OnnxValue) -> OnnxValue:
+    return flip(g, input, 1)
+
+
+@rule("flipud")
+def flipud(g: GraphBuilder, input: OnnxValue) -> OnnxValue:
+    return flip(g, input, 0)
+
+
+@rule("flip")
 def flip(g: GraphBuilder, input: OnnxValue, *dims: Any, **named: Any) -> OnnxValue:
     axes = [d % input.ndim for d in sizes_in(dims) or sizes_in(list(named.values()))]
     ends = [-1] * len(axes), [np.iinfo(np.int64).min] * len(axes), axes, [-1] * len(axes)
