@@ -43,6 +43,7 @@ class ExportArguments:
     ) -> None:
         self.model = model
         self.state = _state_of(model)
+        self.opaque: set[str] = set()
         self.inputs: dict[str, Tensor] = {}
         self.parameters: list[str] = []  # of forward, one for each input
         given = args if isinstance(args, (tuple, list)) else (args,)
@@ -69,7 +70,11 @@ class ExportArguments:
         self.inputs[name] = tensor
 
     def recorded(self, inputs: Mapping[str, Tensor]) -> Recording:
-        """A recording of the model with inputs of other sizes."""
+        """A recording of the model with inputs of other sizes.
+
+        A function of the library may take a shorter way the second time, on which nobody is asked: once it did,
+        the recordings that entered it are of no use.
+        """
         copies = {name: value.detach().clone() for name, value in inputs.items()}
         left = iter(copies.values())
         bound = inspect.BoundArguments(
@@ -79,7 +84,7 @@ class ExportArguments:
                 for name, v in self.bound.arguments.items()
             },
         )
-        recorder = Recorder(has_rule)
+        recorder = Recorder(has_rule, self.opaque)
         for name, tensor in copies.items():
             recorder.name_input(tensor, name, True)
         for name, (tensor, _) in self.state.items():
@@ -97,11 +102,19 @@ class ExportArguments:
                 )
         return recorder.recording
 
+    def all_recorded(self, inputs: Sequence[Mapping[str, Tensor]]) -> list[Recording]:
+        """Recordings with inputs of several sizes, for which the same functions were entered."""
+        while True:
+            before = len(self.opaque)
+            runs = [self.recorded(given) for given in inputs]
+            if len(self.opaque) == before:
+                return runs
+
     def _restore(self) -> None:
         """Undo what a run wrote into parameters and buffers."""
         for tensor, array in self.state.values():
             if not np.array_equal(
-                tensor.detach().numpy(), array, equal_nan=array.dtype.kind == "f"
+                tensor.detach().cpu().numpy(), array, equal_nan=array.dtype.kind == "f"
             ):
                 tensor.copy_(tensor_of(array))
 

@@ -247,19 +247,17 @@ def _recorded(
     """The model recorded, with other sizes of the dynamic dimensions too."""
     places = dynamic.sized(axes, given.inputs)
     given.recorded(given.inputs)  # what it makes at its first run and keeps is there afterwards
-    first = given.recorded(given.inputs)
     if not places:
-        return [first, given.recorded(given.inputs)], []
+        return given.all_recorded([given.inputs, given.inputs]), []
     for way in range(len(dynamic.WAYS_TO_GROW)):
         more = [dynamic.grown(given.inputs, places, way, run) for run in (0, 1)]
+        inputs = [given.inputs, *more]
         try:
-            further = [given.recorded(inputs) for inputs in more]
+            return given.all_recorded(inputs), dynamic.dimensions_of(places, inputs)
         except OnnxExporterError:
             raise
         except Exception as error:
             failed = error
-            continue
-        return [first, *further], dynamic.dimensions_of(places, [given.inputs, *more])
     sizes = ", ".join(places)
     raise OnnxExporterError(
         f"the model does not run with other sizes of {sizes}, which are to be dynamic: {failed}"

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..ops.creation import tensor
 from ..tensor import Tensor
 from .builder import onnx_package
@@ -103,4 +105,5 @@ class ONNXProgram:
         names = [value.name for value in self.model_proto.graph.input]
         given = dict(zip(names, map(array_of, tensors_in(args)), strict=False))
         given |= {name: array_of(value) for name, value in kwargs.items()}
-        return tuple(tensor(made) for made in evaluator.run(None, given))
+        with np.errstate(all="ignore"):  # what is not a number in a graph is none in the model
+            return tuple(tensor(made) for made in evaluator.run(None, given))

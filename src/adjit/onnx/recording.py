@@ -121,7 +121,7 @@ def with_tensors(tree: Any, change: Callable[[Tensor], Any]) -> Any:
 
 def array_of(tensor: Tensor) -> np.ndarray[Any, Any]:
     """A copy of the values of a tensor."""
-    return np.array(tensor.detach().numpy())
+    return np.array(tensor.detach().cpu().numpy())
 
 
 @functools.cache
@@ -155,10 +155,12 @@ class Recorder(TorchFunctionMode):
 
     Args:
         has_rule: whether a function of a name is written as ONNX; others are entered.
+        opaque: functions known to do more than what is recorded of them, which are not; more are added.
     """
 
-    def __init__(self, has_rule: Callable[[str], bool]) -> None:
+    def __init__(self, has_rule: Callable[[str], bool], opaque: set[str]) -> None:
         super().__init__()
+        self.opaque = opaque
         self.recording = Recording()
         self.has_rule = has_rule
         self.known: dict[int, Known] = {}  # by id
@@ -213,12 +215,14 @@ class Recorder(TorchFunctionMode):
         if is_property and not isinstance(made := plain(*args), Tensor):
             return made
         given = with_tensors((args, kwargs), lambda t: Reference(self.index_of(t)))
-        call = plain if self.has_rule(name) else functools.partial(self._entered, plain)
-        made = call(*args, **kwargs)
+        is_entered = not self.has_rule(name) and name not in self.opaque
+        made = self._entered(name, plain, args, kwargs) if is_entered else plain(*args, **kwargs)
         self._note(name, given, args, kwargs, made)
         return made
 
-    def _entered(self, plain: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _entered(
+        self, name: str, plain: Callable[..., Any], args: Any, kwargs: dict[str, Any]
+    ) -> Any:
         """Run a function that has no rule, and record what it calls, unless it does more than that."""
         calls, contents, journal = self.recording.calls, self.recording.contents, self._journal
         before = len(calls), len(contents), len(journal)
@@ -230,6 +234,7 @@ class Recorder(TorchFunctionMode):
             and not any(c.held is not None for c in contents[before[1] :])
         )
         if not is_all:
+            self.opaque.add(name)
             while len(journal) > before[2]:
                 key, last = journal.pop()
                 if last is None:

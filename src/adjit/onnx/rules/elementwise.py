@@ -24,7 +24,7 @@ UNARY = {
 ROUNDING = {"Ceil", "Floor"}
 # Operators of two operands in the dtype of the result; for truth values another one.
 BINARY = {
-    "mul": ("Mul", "And"), "multiply": ("Mul", "And"), 
+    "mul": ("Mul", "And"), "multiply": ("Mul", "And"),
     "div": ("Div", None), "divide": ("Div", None), "true_divide": ("Div", None), "pow": ("Pow", None),
     "maximum": ("Max", "Or"), "minimum": ("Min", "And"),
 }  # fmt: skip
@@ -375,7 +375,7 @@ def to(g: GraphBuilder, input: OnnxValue, *ways: Any, **more: Any) -> OnnxValue:
     return g.cast(input, g.out.dtype)
 
 
-@rule("clone", "contiguous", "detach", "positive", "data", "cpu", "resolve_conj", "resolve_neg")
+@rule("clone", "contiguous", "detach", "data", "cpu")
 def same(g: GraphBuilder, input: OnnxValue, *ways: Any, **more: Any) -> OnnxValue:
     return g.node("Identity", input)
 

@@ -189,6 +189,42 @@ def scatter(
     )
 
 
+@rule("scatter_add")
+def scatter_add(
+    g: GraphBuilder, input: OnnxValue, dim: int, index: OnnxValue, src: OnnxValue
+) -> OnnxValue:
+    if src.shape != index.shape:
+        raise UnsupportedOperatorError(
+            "'scatter_add' of a tensor larger than its index has no rule"
+        )
+    return g.node("ScatterElements", input, index, src, axis=dim % input.ndim, reduction="add")
+
+
+@rule("index_put")
+def index_put(
+    g: GraphBuilder,
+    input: OnnxValue,
+    indices: Sequence[Any],
+    values: Operand,
+    accumulate: bool = False,
+) -> OnnxValue:
+    if accumulate:
+        raise UnsupportedOperatorError("'index_put' with accumulate has no rule")
+    index = tuple(indices)
+    return setitem(g, input, index[0] if len(index) == 1 else index, values)
+
+
+@rule("take_along_dim")
+def take_along_dim(
+    g: GraphBuilder, input: OnnxValue, indices: OnnxValue, dim: int | None = None
+) -> OnnxValue:
+    if dim is None or indices.ndim != input.ndim or indices.shape != g.out.shape:
+        raise UnsupportedOperatorError(
+            "'take_along_dim' with indices that are expanded has no rule"
+        )
+    return gather(g, input, dim, indices)
+
+
 @rule("one_hot")
 def one_hot(g: GraphBuilder, tensor: OnnxValue, num_classes: int = -1) -> OnnxValue:
     if not isinstance(num_classes, Size) and num_classes < 0:

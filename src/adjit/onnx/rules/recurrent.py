@@ -9,7 +9,8 @@ import numpy as np
 
 from ..builder import GraphBuilder, OnnxValue
 from ..errors import UnsupportedOperatorError
-from .registry import rule
+from .products import linear
+from .registry import RULES, Rule, rule
 
 
 class RecurrentOp(NamedTuple):
@@ -83,3 +84,72 @@ def in_order(g: GraphBuilder, of: RecurrentOp, param: OnnxValue) -> OnnxValue:
     gates = g.node("Split", param, axis=0, num_outputs=len(of.order), outputs=len(of.order))
     made: OnnxValue = g.node("Concat", *(gates[k] for k in of.order), axis=0)
     return made
+
+
+# ----- single steps -----
+
+
+def gates_of(
+    g: GraphBuilder, x: OnnxValue, weight: OnnxValue, bias: OnnxValue | None, count: int
+) -> list[OnnxValue]:
+    """The products of a step, cut into its gates."""
+    found: list[OnnxValue] = g.node(
+        "Split", linear(g, x, weight, bias), axis=-1, num_outputs=count, outputs=count
+    )
+    return found
+
+
+@rule("lstm_cell")
+def lstm_cell(
+    g: GraphBuilder,
+    input: OnnxValue,
+    hx: Sequence[OnnxValue],
+    w_ih: OnnxValue,
+    w_hh: OnnxValue,
+    b_ih: OnnxValue | None = None,
+    b_hh: OnnxValue | None = None,
+) -> Any:
+    h, c = hx
+    pairs = zip(gates_of(g, input, w_ih, b_ih, 4), gates_of(g, h, w_hh, b_hh, 4), strict=True)
+    sums = [g.node("Add", *pair) for pair in pairs]
+    enter, forget, leave = (g.node("Sigmoid", sums[k]) for k in (0, 1, 3))
+    kept, new = g.node("Mul", forget, c), g.node("Mul", enter, g.node("Tanh", sums[2]))
+    cell = g.node("Add", kept, new)
+    return g.node("Mul", leave, g.node("Tanh", cell)), cell
+
+
+@rule("gru_cell")
+def gru_cell(
+    g: GraphBuilder,
+    input: OnnxValue,
+    hx: OnnxValue,
+    w_ih: OnnxValue,
+    w_hh: OnnxValue,
+    b_ih: OnnxValue | None = None,
+    b_hh: OnnxValue | None = None,
+) -> OnnxValue:
+    of_input, of_state = gates_of(g, input, w_ih, b_ih, 3), gates_of(g, hx, w_hh, b_hh, 3)
+    reset, keep = (g.node("Sigmoid", g.node("Add", of_input[k], of_state[k])) for k in (0, 1))
+    new = g.node("Tanh", g.node("Add", of_input[2], g.node("Mul", reset, of_state[2])))
+    return g.node("Add", new, g.node("Mul", keep, g.node("Sub", hx, new)))
+
+
+def simple_cell(activation: str) -> Rule:
+    """The rule of a step without gates."""
+
+    def write(
+        g: GraphBuilder,
+        input: OnnxValue,
+        hx: OnnxValue,
+        w_ih: OnnxValue,
+        w_hh: OnnxValue,
+        b_ih: OnnxValue | None = None,
+        b_hh: OnnxValue | None = None,
+    ) -> OnnxValue:
+        total = g.node("Add", linear(g, input, w_ih, b_ih), linear(g, hx, w_hh, b_hh))
+        return g.node(activation, total)
+
+    return write
+
+
+RULES.update({"rnn_tanh_cell": simple_cell("Tanh"), "rnn_relu_cell": simple_cell("Relu")})

@@ -203,7 +203,7 @@ def pixel_shuffle(g: GraphBuilder, input: OnnxValue, upscale_factor: int) -> Onn
 PADDING = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-@rule("pad", "constant_pad_nd")
+@rule("pad")
 def pad(
     g: GraphBuilder,
     input: OnnxValue,
@@ -236,7 +236,7 @@ MODES = {"nearest": "nearest", "bilinear": "linear", "linear": "linear", "trilin
          "bicubic": "cubic", "nearest-exact": "nearest"}  # fmt: skip
 
 
-@rule("interpolate", "upsample")
+@rule("interpolate")
 def interpolate(
     g: GraphBuilder, input: OnnxValue, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
