@@ -13,7 +13,7 @@ import pytest
 import adjit
 from adjit import nn
 from adjit.onnx import OnnxExporterError, TrainingMode, errors, export
-from adjit.onnx.sizes import Dimension, Size, explained
+from adjit.onnx.sizes import Dimension, DynamicSize, explained
 
 onnx = pytest.importorskip("onnx")
 F = adjit.nn.functional
@@ -962,16 +962,16 @@ def test_exact_numbers_are_explained_and_others_are_not():
         (6, 5, 3): ("n", -1, 10),
     }  # fmt: skip
     for numbers, (names, factor, rest) in told.items():
-        found = explained(Size(numbers), [n, m])
+        found = explained(DynamicSize(numbers), [n, m])
         assert found is not None
         assert ("".join(d.name for d in found.dimensions), found.factor, found.rest) == (
             names,
             factor,
             rest,
         )
-    assert explained(Size((2, 2, 3)), [n, m]) is None  # rounded halves
-    assert explained(Size((2, 3, 5)), [n]) is not None
-    assert explained(Size((4, 5, 9)), [n]) is None
+    assert explained(DynamicSize((2, 2, 3)), [n, m]) is None  # rounded halves
+    assert explained(DynamicSize((2, 3, 5)), [n]) is not None
+    assert explained(DynamicSize((4, 5, 9)), [n]) is None
 
 
 # ----- programs that are no graphs -----

@@ -11,10 +11,10 @@ import numpy as np
 
 from .. import dtypes
 from .errors import OnnxExporterError
-from .sizes import Dimension, Explanation, Size, explained
+from .sizes import Dimension, DynamicSize, Explanation, explained
 
 Array = np.ndarray[Any, Any]
-Shape = tuple[int | Size, ...]
+Shape = tuple[int | DynamicSize, ...]
 
 
 def onnx_package() -> Any:
@@ -61,7 +61,7 @@ class OnnxValue:
         return f"OnnxValue({self.name!r}, {self.dtype}, {self.known_shape})"
 
 
-Operand = OnnxValue | bool | int | float | Size
+Operand = OnnxValue | bool | int | float | DynamicSize
 
 
 class GraphBuilder:
@@ -166,7 +166,7 @@ class GraphBuilder:
         """A tensor or a number as a value of a dtype."""
         if isinstance(value, OnnxValue):
             return self.cast(value, dtype)
-        if isinstance(value, Size):
+        if isinstance(value, DynamicSize):
             return self.cast(self.node("Squeeze", self.size(value)), dtype)
         return self.constant(value, dtype)
 
@@ -180,7 +180,7 @@ class GraphBuilder:
         kinds = [
             (dtypes.of_numpy(v.dtype), 0 if v.ndim == 0 else 1)
             if isinstance(v, OnnxValue)
-            else (dtypes.of_scalar(0 if isinstance(v, Size) else v), -1)
+            else (dtypes.of_scalar(0 if isinstance(v, DynamicSize) else v), -1)
             for v in values
         ]
         return dtypes.result_of(kinds).numpy
@@ -190,26 +190,26 @@ class GraphBuilder:
     def know_sizes(self, value: OnnxValue) -> None:
         """Let the dimensions of a value explain numbers of later calls."""
         for axis, size in enumerate(value.shape):
-            if isinstance(size, Size):
+            if isinstance(size, DynamicSize):
                 self._sized.append((value, axis, size.numbers))
 
-    def explanation(self, size: Size) -> Explanation | None:
+    def explanation(self, size: DynamicSize) -> Explanation | None:
         """A size as a term of the dynamic dimensions, if it is one."""
         return explained(size, self.dimensions)
 
-    def size(self, size: int | Size) -> OnnxValue:
+    def size(self, size: int | DynamicSize) -> OnnxValue:
         """A number as a vector of one int64.
 
         Raises:
             OnnxExporterError: if nothing explains it.
         """
-        if not isinstance(size, Size):
+        if not isinstance(size, DynamicSize):
             return self.constant([size], np.int64)
         if size.numbers not in self._sizes:
             self._sizes[size.numbers] = self._computed(size)
         return self._sizes[size.numbers]
 
-    def _computed(self, size: Size) -> OnnxValue:
+    def _computed(self, size: DynamicSize) -> OnnxValue:
         found = self.explanation(size)
         if found is not None:
             parts = [self._dimension(d) for d in found.dimensions]
@@ -252,19 +252,19 @@ class GraphBuilder:
         made: OnnxValue = self.node("Shape", value, dtype=np.int64, start=start, end=end)
         return made
 
-    def ints(self, numbers: Sequence[int | Size]) -> OnnxValue:
+    def ints(self, numbers: Sequence[int | DynamicSize]) -> OnnxValue:
         """A vector of int64."""
-        if not any(isinstance(number, Size) for number in numbers):
+        if not any(isinstance(number, DynamicSize) for number in numbers):
             return self.constant(list(numbers), np.int64)
         made: OnnxValue = self.node("Concat", *map(self.size, numbers), axis=0)
         return made
 
     # ----- what many rules need -----
 
-    def reshape(self, value: OnnxValue, shape: Sequence[int | Size]) -> OnnxValue:
+    def reshape(self, value: OnnxValue, shape: Sequence[int | DynamicSize]) -> OnnxValue:
         """The value in another shape, in which one size may be -1."""
-        sizes: list[int | Size] = list(shape)
-        dynamic = [axis for axis, size in enumerate(sizes) if isinstance(size, Size)]
+        sizes: list[int | DynamicSize] = list(shape)
+        dynamic = [axis for axis, size in enumerate(sizes) if isinstance(size, DynamicSize)]
         if len(dynamic) == 1 and -1 not in sizes and 0 not in sizes:
             sizes[dynamic[0]] = -1
         made: OnnxValue = self.node(
@@ -307,7 +307,7 @@ class GraphBuilder:
         )
         return made
 
-    def expand(self, value: OnnxValue, shape: Sequence[int | Size]) -> OnnxValue:
+    def expand(self, value: OnnxValue, shape: Sequence[int | DynamicSize]) -> OnnxValue:
         """The value repeated to a shape."""
         made: OnnxValue = self.node("Expand", value, self.ints(shape))
         return made
@@ -317,7 +317,7 @@ class GraphBuilder:
         made: OnnxValue = self.node(op, x, self.operand(other, x.dtype))
         return made
 
-    def count(self, shape: Sequence[int | Size]) -> int | Size:
+    def count(self, shape: Sequence[int | DynamicSize]) -> int | DynamicSize:
         """How many elements there are."""
-        found: int | Size = prod(shape)
+        found: int | DynamicSize = prod(shape)
         return found

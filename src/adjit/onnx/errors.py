@@ -41,7 +41,7 @@ class UnsupportedOperatorError(OnnxExporterError):
         ...         return x.median()
         >>> adjit.onnx.export(Ranks(), (adjit.ones(2),))
         Traceback (most recent call last):
-        adjit.onnx.errors.UnsupportedOperatorError: no rule writes 'median' as ONNX ...
+        adjit.onnx.errors.UnsupportedOperatorError: no rule writes 'median' as ONNX; ...
     """
 
 

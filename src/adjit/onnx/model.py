@@ -10,7 +10,7 @@ from .arguments import ExportArguments
 from .builder import OnnxValue
 from .dynamic import Axes
 from .errors import OnnxExporterError
-from .sizes import Size
+from .sizes import DynamicSize
 from .translation import Translation
 
 
@@ -82,10 +82,10 @@ class ModelWriter:
         code = self.builder.code_of(value.dtype)
         return self.onnx.helper.make_tensor_value_info(value.name, code, dims)
 
-    def _dim(self, name: str, axis: int, size: int | Size) -> int | str:
+    def _dim(self, name: str, axis: int, size: int | DynamicSize) -> int | str:
         """A size, or the name of a dynamic dimension."""
         axes = self.axes.get(name, {})
-        if isinstance(size, Size):
+        if isinstance(size, DynamicSize):
             found = self.builder.explanation(size)
             if found is not None and found.name is not None:
                 return found.name

@@ -1,7 +1,7 @@
 """Numbers that follow the sizes of inputs: what they are in several recordings, and how they are computed.
 
 A program is recorded with several sizes of its dynamic dimensions. A number that is the same in all recordings
-is a number; another one is a `Size`, which has to be explained by the dynamic dimensions:
+is a number; another one is a `DynamicSize`, which has to be explained by the dynamic dimensions:
 
     numbers of a dimension `batch`     2   3   5
     a number of a call                 8  12  20     is 4 * batch
@@ -43,10 +43,10 @@ class Explanation(NamedTuple):
         return self.dimensions[0].name if is_one else None
 
 
-class Size:
+class DynamicSize:
     """A number that differs between recordings: that of each.
 
-    Computing with it gives what the recordings would have given, again a `Size`, or a number.
+    Computing with it gives what the recordings would have given, again a `DynamicSize`, or a number.
     """
 
     __slots__ = ("numbers",)
@@ -55,26 +55,28 @@ class Size:
     def __init__(self, numbers: Sequence[int]) -> None:
         self.numbers = tuple(numbers)
 
-    def _with(self, other: int | Size, compute: Callable[[int, int], int]) -> int | Size:
-        others = other.numbers if isinstance(other, Size) else (other,) * len(self.numbers)
+    def _with(
+        self, other: int | DynamicSize, compute: Callable[[int, int], int]
+    ) -> int | DynamicSize:
+        others = other.numbers if isinstance(other, DynamicSize) else (other,) * len(self.numbers)
         return size_of([compute(a, b) for a, b in zip(self.numbers, others, strict=True)])
 
-    def __add__(self, other: int | Size) -> int | Size:
+    def __add__(self, other: int | DynamicSize) -> int | DynamicSize:
         return self._with(other, lambda a, b: a + b)
 
-    def __sub__(self, other: int | Size) -> int | Size:
+    def __sub__(self, other: int | DynamicSize) -> int | DynamicSize:
         return self._with(other, lambda a, b: a - b)
 
-    def __rsub__(self, other: int) -> int | Size:
+    def __rsub__(self, other: int) -> int | DynamicSize:
         return self._with(other, lambda a, b: b - a)
 
-    def __mul__(self, other: int | Size) -> int | Size:
+    def __mul__(self, other: int | DynamicSize) -> int | DynamicSize:
         return self._with(other, lambda a, b: a * b)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Size) and other.numbers == self.numbers
+        return isinstance(other, DynamicSize) and other.numbers == self.numbers
 
     def __refuse__(self, *others: Any) -> Any:
         raise OnnxExporterError(
@@ -87,15 +89,15 @@ class Size:
     __floordiv__ = __mod__ = __truediv__ = __neg__ = __refuse__
 
     def __repr__(self) -> str:
-        return f"Size{self.numbers}"
+        return f"DynamicSize{self.numbers}"
 
 
-def size_of(numbers: Sequence[int]) -> int | Size:
+def size_of(numbers: Sequence[int]) -> int | DynamicSize:
     """One number, if it is the same in all recordings."""
-    return numbers[0] if len(set(numbers)) == 1 else Size(numbers)
+    return numbers[0] if len(set(numbers)) == 1 else DynamicSize(numbers)
 
 
-def explained(size: Size, dimensions: Sequence[Dimension]) -> Explanation | None:
+def explained(size: DynamicSize, dimensions: Sequence[Dimension]) -> Explanation | None:
     """A size as the simplest term of dynamic dimensions, or None."""
     for count in range(1, MOST_FACTORS + 1):
         for chosen in itertools.combinations_with_replacement(dimensions, count):

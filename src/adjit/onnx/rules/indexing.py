@@ -9,7 +9,7 @@ import numpy as np
 
 from ..builder import GraphBuilder, OnnxValue, Operand
 from ..errors import UnsupportedOperatorError
-from ..sizes import Size
+from ..sizes import DynamicSize
 from .elementwise import where
 from .registry import rule
 
@@ -46,7 +46,7 @@ def select(g: GraphBuilder, input: OnnxValue, dim: int, index: Any) -> OnnxValue
 
 @rule("narrow")
 def narrow(g: GraphBuilder, input: OnnxValue, dim: int, start: Any, length: Any) -> OnnxValue:
-    if isinstance(start, OnnxValue) or (not isinstance(start, Size) and start < 0):
+    if isinstance(start, OnnxValue) or (not isinstance(start, DynamicSize) and start < 0):
         raise UnsupportedOperatorError("'narrow' with this start has no rule")
     return g.slice(input, dim, start, start + length)
 
@@ -227,7 +227,7 @@ def take_along_dim(
 
 @rule("one_hot")
 def one_hot(g: GraphBuilder, tensor: OnnxValue, num_classes: int = -1) -> OnnxValue:
-    if not isinstance(num_classes, Size) and num_classes < 0:
+    if not isinstance(num_classes, DynamicSize) and num_classes < 0:
         raise UnsupportedOperatorError("'one_hot' without num_classes depends on values; name it")
     return g.node(
         "OneHot",

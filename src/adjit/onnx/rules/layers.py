@@ -9,7 +9,7 @@ import numpy as np
 
 from ..builder import GraphBuilder, OnnxValue
 from ..errors import UnsupportedOperatorError
-from ..sizes import Size
+from ..sizes import DynamicSize
 from .registry import RULES, Rule, rule
 
 Sizes = int | Sequence[int]
@@ -132,7 +132,7 @@ def adaptive_pooling(count: int, reduction: str, pool: str) -> Rule:
             axes = g.constant(list(range(-count, 0)), np.int64)
             return g.node(reduction, input, axes, keepdims=1)
         pairs = list(zip(input.shape[-count:], sizes, strict=True))
-        if any(isinstance(old, Size) or old % new for old, new in pairs):
+        if any(isinstance(old, DynamicSize) or old % new for old, new in pairs):
             raise UnsupportedOperatorError(
                 f"adaptive pooling from {input.shape[-count:]} to {tuple(sizes)} has windows of several sizes, "
                 "and no rule"

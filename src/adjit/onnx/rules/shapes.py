@@ -9,7 +9,7 @@ import numpy as np
 
 from ..builder import GraphBuilder, OnnxValue
 from ..errors import UnsupportedOperatorError
-from ..sizes import Size
+from ..sizes import DynamicSize
 from .registry import RULES, Rule, rule
 
 
@@ -141,7 +141,7 @@ def roll(g: GraphBuilder, input: OnnxValue, shifts: Any, dims: Any = None) -> On
 
 def rolled(g: GraphBuilder, value: OnnxValue, axis: int, shift: Any) -> OnnxValue:
     """The last elements before the others. Shifts of more than all elements are not known to be such."""
-    if isinstance(shift, (Size, tuple, list)):
+    if isinstance(shift, (DynamicSize, tuple, list)):
         raise UnsupportedOperatorError("'roll' by this number has no rule")
     if shift == 0:
         return value
@@ -188,7 +188,7 @@ def split(
 def unbind(g: GraphBuilder, input: OnnxValue, dim: int = 0) -> list[OnnxValue]:
     axis = dim % input.ndim
     size = input.shape[axis]
-    if isinstance(size, Size):
+    if isinstance(size, DynamicSize):
         raise UnsupportedOperatorError("a tensor is unbound along a dynamic dimension")
     return [g.node("Gather", input, g.constant(k, np.int64), axis=axis) for k in range(size)]
 
