@@ -681,12 +681,20 @@ def write_data(a: Any) -> Any:
     return b
 
 
+def read_data(a: Any) -> Any:
+    a = a * 2
+    seen = a.data
+    a.add_(1)
+    return seen
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
         (write_view, "after another one with the same memory"),
         (read_view, "after another one with the same memory"),
-        (write_data, "what `.data` gives is written in place"),
+        (write_data, "that `.data` was taken of, or gave"),
+        (read_data, "that `.data` was taken of, or gave"),
     ],
 )
 def test_writes_through_shared_memory_are_refused(function, told):
@@ -796,6 +804,7 @@ NETWORKS = {
         nn.Sequential(Residual(3), Residual(3), nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten()),
         x(2, 3, 6, 6),
     ),
+    "resnet18": lambda: (adjit.models.resnet18(num_classes=3), x(1, 3, 33, 32)),
     "encoder": lambda: (
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
         x(2, 5, 8),
@@ -867,6 +876,7 @@ DYNAMIC = {
     "mlp": ({0: "batch"}, [(1, 4), (7, 4)]),
     "cnn": ({0: "batch"}, [(1, 1, 8, 8), (5, 1, 8, 8)]),
     "resnet": ({0: "batch", 2: "height", 3: "width"}, [(1, 3, 9, 5), (4, 3, 4, 4)]),
+    "resnet18": ({0: "batch", 2: "height"}, [(2, 3, 40, 32)]),
     "encoder": ({0: "batch", 1: "time"}, [(1, 3, 8), (3, 9, 8)]),
     "prenorm": ({0: "time", 1: "batch"}, [(3, 1, 8), (9, 3, 8)]),
     "gpt": ({0: "batch", 1: "time"}, [(1, 3), (3, 20)]),
@@ -1008,6 +1018,18 @@ class Keeps(nn.Module):
         return self.functions["relu"](given)
 
 
+class Remembers(nn.Module):
+    """Writes into a tensor that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = adjit.zeros(2)
+
+    def forward(self, given: Any) -> Any:
+        self.kept.add_(1)
+        return given + self.kept
+
+
 class Given:
     """An argument that hides a tensor."""
 
@@ -1028,6 +1050,8 @@ REFUSED = [
     (Of(lambda a: F.dropout(a)), "'dropout' in training draws"),
     (Counts(), "does something else each time it runs.* was called with"),
     (Of(lambda a: (a, 3)), "the model returns int"),
+    (Remembers(), "in a way that cannot be recorded"),
+    (Of(lambda a: a[a.long().abs().min() :]), "slices from or to values"),
     (Of(lambda a: F.one_hot(a.abs().long())), "depends on values"),
     (Of(lambda a: F.adaptive_avg_pool1d(a.expand(1, 1, 2), 3)), "windows of several sizes"),
     (Of(lambda a: F.interpolate(a[None, None], 4, mode="area")), "no rule"),

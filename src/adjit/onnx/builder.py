@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from .errors import OnnxExporterError
+from .errors import OnnxExporterError, UnsupportedOperatorError
 from .sizes import Dimension, DynamicSize, Explanation, explained
 
 Array = np.ndarray[Any, Any]
@@ -296,6 +296,8 @@ class GraphBuilder:
 
     def slice(self, value: OnnxValue, axis: int, start: Any, end: Any, step: int = 1) -> OnnxValue:
         """A part of a value along one dimension; None as end is the end."""
+        if any(isinstance(number, OnnxValue) for number in (start, end, step)):
+            raise UnsupportedOperatorError("slices from or to values of tensors have no rule")
         last = np.iinfo(np.int64).max if end is None else end
         made: OnnxValue = self.node(
             "Slice",

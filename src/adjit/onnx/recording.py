@@ -13,7 +13,6 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -172,14 +171,6 @@ class Recorder(TorchFunctionMode):
         super().__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
-
     def name_input(self, tensor: Tensor, source: str, is_input: bool) -> int:
         """Say that a tensor is an input of the program, or else part of its state."""
         found = Contents(*_kind_of(tensor), source, is_input, not is_input)
@@ -270,10 +261,10 @@ class Recorder(TorchFunctionMode):
             return
         if self.sharing & written.keys():
             raise OnnxExporterError(
-                "what `.data` gives is written in place; write the tensor itself"
+                "a tensor is written in place that `.data` was taken of, or gave; use detach(), or no writes"
             )
         if name == "data":
-            self.sharing |= fresh.keys()
+            self.sharing |= fresh.keys() | {id(args[0])}
         on_state = any(c.depends_on_state for c in depends)
         for tensor in (*written.values(), *fresh.values()):
             array = None if on_inputs or on_state else array_of(tensor)

@@ -74,7 +74,9 @@ class Translation:
         found = {
             index
             for index, contents in enumerate(self.first.contents)
-            if contents.held is not None and self._is_held_by_all(index)
+            if contents.held is not None
+            and self._is_held_by_all(index)
+            and self._is_equal_in_all(index)
         }
         for call in self.first.calls:
             made = {*call.results, *call.written}
