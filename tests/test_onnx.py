@@ -14,6 +14,7 @@ import adjit
 from adjit import nn
 from adjit.onnx import OnnxExporterError, TrainingMode, errors, export
 from adjit.onnx.sizes import Dimension, DynamicSize, explained
+from adjit.ops.softmax import softmax as below  # which asks nobody
 
 onnx = pytest.importorskip("onnx")
 F = adjit.nn.functional
@@ -980,6 +981,9 @@ def test_exact_numbers_are_explained_and_others_are_not():
             rest,
         )
     assert explained(DynamicSize((2, 2, 3)), [n, m]) is None  # rounded halves
+    even = Dimension("n", "x", 0, (4, 6, 8))
+    assert explained(DynamicSize((2, 3, 4)), [even]) is not None
+    assert explained(DynamicSize((3, 4, 5)), [even]) is None  # may be a half, rounded up
     assert explained(DynamicSize((2, 3, 5)), [n]) is not None
     assert explained(DynamicSize((4, 5, 9)), [n]) is None
 
@@ -1050,6 +1054,8 @@ REFUSED = [
     (Of(lambda a: F.dropout(a)), "'dropout' in training draws"),
     (Counts(), "does something else each time it runs.* was called with"),
     (Of(lambda a: (a, 3)), "the model returns int"),
+    (Of(lambda a: below(a, 0) * 2), "in a way that cannot be recorded"),
+    (Of(lambda a: (adjit.manual_seed(0), a + adjit.rand(2))[1]), "no rule writes 'rand' as ONNX"),
     (Remembers(), "in a way that cannot be recorded"),
     (Of(lambda a: a[a.long().abs().min() :]), "slices from or to values"),
     (Of(lambda a: F.one_hot(a.abs().long())), "depends on values"),
@@ -1276,6 +1282,11 @@ def test_arguments_that_cannot_be_met():
         "an output is named 'input'": {"output_names": ["input"]},
         "has no dimension 2": {"dynamic_axes": {"input": {2: "n"}}},
         "has the sizes": {"dynamic_axes": {"input": {0: "n", 1: "n"}}},
+        "'a', which has several tensors": {
+            "model": Of(max),
+            "args": ([x(2), x(2)],),
+            "dynamic_shapes": [[{0: "n"}, {0: "n"}]],
+        },
         "dynamic_shapes names 'q'": {"dynamic_shapes": {"q": {0: "n"}}},
         "with tensors; give tensors": {"model": Of(lambda a: a), "args": (Given(),)},
     }

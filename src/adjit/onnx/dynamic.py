@@ -50,6 +50,11 @@ def axes_of_shapes(given: Any, names: Sequence[str], parameters: Sequence[str]) 
             raise OnnxExporterError(
                 f"dynamic_shapes names {parameter!r}; the tensors given are {', '.join(parameters)}"
             )
+        if list(parameters).count(parameter) > 1:
+            raise OnnxExporterError(
+                f"dynamic_shapes of {parameter!r}, which has several tensors, is not read; name them by "
+                f"dynamic_axes: {', '.join(names)}"
+            )
         name = names[list(parameters).index(parameter)]
         pairs = axes.items() if isinstance(axes, Mapping) else enumerate(axes or ())
         told = {axis: dim for axis, dim in pairs if dim is not None and not isinstance(dim, int)}
