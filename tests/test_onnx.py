@@ -614,6 +614,7 @@ CASES |= {
         ),
         x(2, 3, 6), x(1, 2, 4, 4, 4), x(2, 3, 2, 2, 2),
     ),
+    "results twice": (lambda a: [(b, b, a, adjit.ones(2)) for b in (a * 2,)], x(2)),
     "written rows": (
         lambda a, i: (
             a.scatter_add(1, i, a), (a * 1).index_put_((i[0], i[1]), adjit.tensor(5.0)),
@@ -1034,6 +1035,19 @@ class Remembers(nn.Module):
         return given + self.kept
 
 
+class Caches(nn.Module):
+    """Makes a constant at its first run, and keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Any = None
+
+    def forward(self, given: Any) -> Any:
+        if self.kept is None:
+            self.kept = adjit.arange(3.0) * 2
+        return given + self.kept
+
+
 class Given:
     """An argument that hides a tensor."""
 
@@ -1069,6 +1083,28 @@ def test_programs_that_are_no_graphs_are_refused(model, told):
     with pytest.raises(OnnxExporterError, match=told):
         export(model, (adjit.tensor([1.0, -2.0]),))
     assert not adjit.onnx.is_in_onnx_export()
+
+
+def test_constants_may_be_made_at_the_first_run():
+    assert ops(exported(Caches(), x(3))) == ["Add"]
+
+
+# Functions of the library without a rule that call others, which do not see all of what they do.
+ENTERED = {
+    "pixel_unshuffle": (lambda a: F.pixel_unshuffle(a, 2), x(1, 2, 4, 4)),
+    "channel_shuffle": (lambda a: F.channel_shuffle(a, 2), x(1, 4, 2, 2)),
+    "cosine_similarity": (lambda a: F.cosine_similarity(a, a * 2), x(2, 3)),
+    "lp_pool2d": (lambda a: F.lp_pool2d(a, 2, 2), x(1, 2, 4, 4)),
+    "slice_scatter": (lambda a: a.slice_scatter(a[:1] * 2, 0, 0, 1), x(3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", ENTERED)
+def test_a_function_that_is_seen_in_part_is_named(name):
+    function, given = ENTERED[name]
+    for _ in range(3):
+        with pytest.raises(errors.UnsupportedOperatorError, match=f"no rule writes '{name}'"):
+            export(Of(function), (given,))
 
 
 def test_functions_of_users_are_looked_into():
