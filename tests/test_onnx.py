@@ -1318,7 +1318,7 @@ def test_arguments_that_cannot_be_met():
         "an output is named 'input'": {"output_names": ["input"]},
         "has no dimension 2": {"dynamic_axes": {"input": {2: "n"}}},
         "has the sizes": {"dynamic_axes": {"input": {0: "n", 1: "n"}}},
-        "'a', which has several tensors": {
+        "'args_0', which has several tensors": {
             "model": Of(max),
             "args": ([x(2), x(2)],),
             "dynamic_shapes": [[{0: "n"}, {0: "n"}]],
