@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "models": {"nn", "tensor", "serialization"},
     "fx": {"paths", "names", "nn", "overrides", "tensor"},
     "jit": {"nn"},
+    "onnx": {"autograd", "nn", "ops", "overrides", "paths", "tensor"},
     "packing": {"graph", "nn", "schedule", "kernels"},
     "user_kernels": {"autograd", "graph", "kernels", "ops", "schedule", "tensor", "tracers"},
 }

@@ -110,7 +110,6 @@ try:
         models,
         mps,
         nn,
-        onnx,
         optim,
         overrides,
         paths,
@@ -178,7 +177,7 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 # Loaded at their first use, since few programs use them: together they took half as long as the rest.
 _LATE = {
     **dict.fromkeys(("__config__", "amp", "distributed", "distributions", "func", "futures", "fx")),
-    **dict.fromkeys(("library", "multiprocessing", "scipy")),
+    **dict.fromkeys(("library", "multiprocessing", "onnx", "scipy")),
     "Future": "futures",
     "GradScaler": "amp",
     "autocast": "amp",

@@ -81,7 +81,7 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
-        """export onnx.export package cond _inductor
+        """export package cond _inductor
         distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging""",

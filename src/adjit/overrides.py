@@ -34,7 +34,8 @@ _LIBRARY = __name__.partition(".")[0]
 # The rooms whose functions ask their arguments, without the name of the library; all, or those named.
 ROOMS = {
     "": (), "nn.functional": (), "linalg": (), "special": (), "autograd": ("backward", "grad"),
-    "nn.utils.rnn": ("pad_sequence",), "ops.recurrent": ("layers",),
+    "nn.utils.rnn": ("pad_sequence",),
+    "ops.recurrent": ("layers", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"),
 }  # fmt: skip
 # What an operator is called, where PyTorch names the op.
 NAMED = {

@@ -8,12 +8,10 @@ import warnings
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..ops.attention import scaled_dot_product_attention
-from ..ops.creation import zeros
 from ..ops.dropout import dropout
 from ..ops.joining import cat
 from ..ops.linear import linear
 from ..ops.padding import pad
-from ..ops.softmax import softmax
 from ..tensor import Tensor
 
 # --------------------------------------------------------------------------- masks
@@ -43,7 +41,7 @@ def added_mask(
         )
     if mask.dtype.is_floating_point:
         return mask
-    return zeros(mask.shape, dtype=kind, device=mask.device).masked_fill(mask, -math.inf)
+    return mask.new_zeros(mask.shape, dtype=kind).masked_fill(mask, -math.inf)
 
 
 def is_batch(
@@ -302,10 +300,7 @@ def multi_head_attention_forward(
     if static_v is not None:
         v = static_heads(static_v, "static_v", batch, num_heads, each)
     if add_zero_attn:
-        k, v = (
-            cat([x, zeros((batch, num_heads, 1, each), dtype=x.dtype, device=x.device)], 2)
-            for x in (k, v)
-        )
+        k, v = (cat([x, x.new_zeros((batch, num_heads, 1, each))], 2) for x in (k, v))
         more += 1
     if more:
         mask, padding = (None if t is None else pad(t, (0, more)) for t in (mask, padding))
@@ -322,7 +317,7 @@ def multi_head_attention_forward(
     weights = None
     if need_weights:
         weights = (q * math.sqrt(1.0 / each)) @ k.transpose(-2, -1)
-        weights = softmax(weights if mask is None else weights + mask, -1)
+        weights = (weights if mask is None else weights + mask).softmax(-1)
         weights = dropout(weights, p) if p > 0 else weights
         out = weights @ v
         weights = weights.mean(1) if average_attn_weights else weights

@@ -13,6 +13,11 @@ from .module import Module
 Sizes = int | Sequence[int]
 
 
+def function_named(name: str) -> Any:
+    """A property that finds a function in `nn.functional` at each look, where one that asks may be by then."""
+    return property(lambda self: getattr(F, name))
+
+
 class _MaxPoolNd(Module):
     """The largest element of each window; subclasses say over how many axes."""
 
@@ -69,7 +74,7 @@ class MaxPool1d(_MaxPoolNd):
         tensor([[3., 2.]])
     """
 
-    _pool = staticmethod(F.max_pool1d)
+    _pool = function_named("max_pool1d")
 
 
 class MaxPool2d(_MaxPoolNd):
@@ -82,7 +87,7 @@ class MaxPool2d(_MaxPoolNd):
         adjit.Size([1, 2, 4, 4])
     """
 
-    _pool = staticmethod(F.max_pool2d)
+    _pool = function_named("max_pool2d")
 
 
 class MaxPool3d(_MaxPoolNd):
@@ -95,7 +100,7 @@ class MaxPool3d(_MaxPoolNd):
         adjit.Size([1, 2, 3, 4])
     """
 
-    _pool = staticmethod(F.max_pool3d)
+    _pool = function_named("max_pool3d")
 
 
 class _MaxUnpoolNd(Module):
@@ -141,7 +146,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     """
 
     _axes = 1
-    _unpool = staticmethod(F.max_unpool1d)
+    _unpool = function_named("max_unpool1d")
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
@@ -157,7 +162,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
     """
 
     _axes = 2
-    _unpool = staticmethod(F.max_unpool2d)
+    _unpool = function_named("max_unpool2d")
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
@@ -172,7 +177,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
     """
 
     _axes = 3
-    _unpool = staticmethod(F.max_unpool3d)
+    _unpool = function_named("max_unpool3d")
 
 
 class _AvgPool(Module):
@@ -271,7 +276,7 @@ class AvgPool2d(_AvgPoolWithDivisor):
                  [10.5000, 12.5000]]])
     """
 
-    _pool = staticmethod(F.avg_pool2d)
+    _pool = function_named("avg_pool2d")
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
@@ -284,7 +289,7 @@ class AvgPool3d(_AvgPoolWithDivisor):
         adjit.Size([1, 2, 3, 4])
     """
 
-    _pool = staticmethod(F.avg_pool3d)
+    _pool = function_named("avg_pool3d")
 
 
 class _LPPoolNd(Module):
@@ -331,7 +336,7 @@ class LPPool1d(_LPPoolNd):
         tensor([[5.]])
     """
 
-    _pool = staticmethod(F.lp_pool1d)
+    _pool = function_named("lp_pool1d")
 
 
 class LPPool2d(_LPPoolNd):
@@ -344,7 +349,7 @@ class LPPool2d(_LPPoolNd):
         tensor([[[[2.]]]])
     """
 
-    _pool = staticmethod(F.lp_pool2d)
+    _pool = function_named("lp_pool2d")
 
 
 class LPPool3d(_LPPoolNd):
@@ -357,7 +362,7 @@ class LPPool3d(_LPPoolNd):
         tensor([[[[[8.]]]]])
     """
 
-    _pool = staticmethod(F.lp_pool3d)
+    _pool = function_named("lp_pool3d")
 
 
 class _AdaptiveAvgPoolNd(Module):
@@ -384,7 +389,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
         tensor([[2., 1.]])
     """
 
-    _pool = staticmethod(F.adaptive_avg_pool1d)
+    _pool = function_named("adaptive_avg_pool1d")
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
@@ -399,7 +404,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
         tensor([[[7.5000]]])
     """
 
-    _pool = staticmethod(F.adaptive_avg_pool2d)
+    _pool = function_named("adaptive_avg_pool2d")
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
@@ -415,7 +420,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
         adjit.Size([1, 2, 6, 1])
     """
 
-    _pool = staticmethod(F.adaptive_avg_pool3d)
+    _pool = function_named("adaptive_avg_pool3d")
 
 
 class _AdaptiveMaxPoolNd(Module):
@@ -447,7 +452,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
         tensor([[3., 2.]])
     """
 
-    _pool = staticmethod(F.adaptive_max_pool1d)
+    _pool = function_named("adaptive_max_pool1d")
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
@@ -465,7 +470,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
                  [13., 15.]]])
     """
 
-    _pool = staticmethod(F.adaptive_max_pool2d)
+    _pool = function_named("adaptive_max_pool2d")
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
@@ -482,7 +487,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
         adjit.Size([1, 2, 2, 2])
     """
 
-    _pool = staticmethod(F.adaptive_max_pool3d)
+    _pool = function_named("adaptive_max_pool3d")
 
 
 class _FractionalMaxPool(Module):
@@ -549,7 +554,7 @@ class FractionalMaxPool2d(_FractionalMaxPool):
         adjit.Size([1, 1, 3, 3])
     """
 
-    _pool = staticmethod(F.fractional_max_pool2d)
+    _pool = function_named("fractional_max_pool2d")
     _axes = 2
 
 
@@ -564,5 +569,5 @@ class FractionalMaxPool3d(_FractionalMaxPool):
         adjit.Size([1, 3, 3, 3])
     """
 
-    _pool = staticmethod(F.fractional_max_pool3d)
+    _pool = function_named("fractional_max_pool3d")
     _axes = 3

@@ -231,7 +231,7 @@ class RNNBase(Module):
 
     def _zeros(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         shape = self.get_expected_hidden_size(input, batch_sizes)
-        return creation.zeros(shape, dtype=input.dtype, device=input.device)
+        return input.new_zeros(shape)
 
     def _check_axes(self, hx: Any, is_batched: bool) -> None:
         axes = 3 if is_batched else 2
@@ -439,7 +439,7 @@ class LSTM(RNNBase):
 
     def _zeros(self, input: Tensor, batch_sizes: Tensor | None) -> Any:
         shape = self.get_expected_cell_size(input, batch_sizes)
-        cells = creation.zeros(shape, dtype=input.dtype, device=input.device)
+        cells = input.new_zeros(shape)
         return super()._zeros(input, batch_sizes) if self.proj_size else cells, cells
 
     def _check_axes(self, hx: Any, is_batched: bool) -> None:
@@ -574,7 +574,7 @@ class RNNCellBase(Module):
         x = input if is_batched else input.unsqueeze(0)
         if hx is None:
             size = (x.shape[0], self.hidden_size)
-            zeros = creation.zeros(size, dtype=input.dtype, device=input.device)
+            zeros = input.new_zeros(size)
             hx = (zeros, zeros) if self.has_two else zeros
         elif not is_batched:
             hx = tuple([t.unsqueeze(0) for t in hx]) if self.has_two else hx.unsqueeze(0)

@@ -263,7 +263,8 @@ class TransformerEncoderLayer(_Layer):
         self.dropout1 = Dropout(dropout)
         self.dropout2 = Dropout(dropout)
         found = activation_of(activation)
-        is_relu, is_gelu = found is F.relu, found is F.gelu
+        # Not `is`: functions that ask are equal to those that they were.
+        is_relu, is_gelu = found == F.relu, found == F.gelu
         self.activation_relu_or_gelu = (
             1
             if is_relu or isinstance(found, ReLU)

@@ -448,7 +448,7 @@ class SummaryWriter:
             self._writer(self.log_dir).add_event(Event(wall_time=time.time(), **part))
 
     def add_onnx_graph(self, prototxt: Any) -> NoReturn:
-        """Refuse: there is no ONNX here.
+        """Refuse: no ONNX files are read here.
 
         Raises:
             NotImplementedError: always.
@@ -456,10 +456,10 @@ class SummaryWriter:
         Example:
             >>> adjit.utils.tensorboard.SummaryWriter("run").add_onnx_graph("net.onnx")
             Traceback (most recent call last):
-            NotImplementedError: adjit reads and writes no ONNX files; write the graph of a module by add_graph
+            NotImplementedError: adjit reads no ONNX files; write the graph of a module by add_graph
         """
         raise NotImplementedError(
-            "adjit reads and writes no ONNX files; write the graph of a module by add_graph"
+            "adjit reads no ONNX files; write the graph of a module by add_graph"
         )
 
     def add_figure(
