@@ -1233,10 +1233,23 @@ def test_every_opset(opset):
         assert program.model_proto.opset_import[0].version == opset
 
 
-@pytest.mark.parametrize("opset", [7, 17, 99])
+@pytest.mark.parametrize("opset", [13, 17])
+def test_graphs_are_converted_to_older_opsets(opset):
+    program = exported(nn.Sequential(nn.Linear(4, 3), nn.Softmax(-1)), x(2, 4), opset_version=opset)
+    assert program.model_proto.opset_import[0].version == opset
+
+
+def test_graphs_that_cannot_be_converted_stay():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    with pytest.warns(UserWarning, match="stays at opset 18: ONNX does not convert it to opset 11"):
+        program = exported(model, x(1, 3, 8, 8), opset_version=11)
+    assert program.model_proto.opset_import[0].version == 18
+
+
+@pytest.mark.parametrize("opset", [6, 99])
 def test_other_opsets_are_refused(opset):
     with pytest.raises(
-        OnnxExporterError, match=f"opset_version={opset} is not written; 18 to 23 are"
+        OnnxExporterError, match=f"opset_version={opset} is not written; 7 to 23 are"
     ):
         export(nn.ReLU(), (x(2),), opset_version=opset)
 

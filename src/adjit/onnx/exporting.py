@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ __all__ = [
 
 OPSETS = range(18, 24)  # in which the nodes of the rules mean the same
 DEFAULT_OPSET = 20
+OLDEST_OPSET = 7  # into which ONNX converts graphs
 
 _exporting = 0
 
@@ -154,7 +156,8 @@ def export(
         verbose: show the graph.
         input_names: of the inputs in their order; those without are named as the arguments of `forward`.
         output_names: of the outputs in their order.
-        opset_version: of ONNX's operators, 18 to 23; 20 if it is None.
+        opset_version: of ONNX's operators, up to 23; 20 if it is None. Graphs for one below 18 are converted by
+            ONNX's own converter; where it cannot, they stay at 18, with a warning.
         dynamo: return the program; with False, None is returned.
         external_data: put weights of 1024 bytes and more into a file beside `f`, whose name ends in `.data`.
         dynamic_shapes: for arguments, by name or in their order, the names of dimensions by axis.
@@ -202,9 +205,9 @@ def export(
         operator_export_type=operator_export_type.value,
     )  # fmt: skip
     opset = DEFAULT_OPSET if opset_version is None else opset_version
-    if opset not in OPSETS:
+    if not OLDEST_OPSET <= opset <= OPSETS[-1]:
         raise OnnxExporterError(
-            f"opset_version={opset} is not written; {OPSETS[0]} to {OPSETS[-1]} are"
+            f"opset_version={opset} is not written; {OLDEST_OPSET} to {OPSETS[-1]} are"
         )
     if not isinstance(model, Module):
         raise TypeError(
@@ -221,7 +224,9 @@ def export(
     taken = [*given.inputs, *given.state, *(output_names or ())]
     translation = Translation(runs, GraphBuilder(dimensions, taken))
     translation.write()
-    proto = ModelWriter(translation, given, axes, output_names).proto(opset)
+    proto = ModelWriter(translation, given, axes, output_names).proto(max(opset, OPSETS[0]))
+    if opset < OPSETS[0]:
+        proto = _converted(proto, opset)
     program = ONNXProgram(proto)
     if verify:
         _verify(program, given, expected)
@@ -233,6 +238,22 @@ def export(
             external_data=external_data,
         )  # fmt: skip
     return program if dynamo else None
+
+
+def _converted(proto: Any, opset: int) -> Any:
+    """The graph with operators of an older opset, or as it is if it has some that no older one has."""
+    from onnx import version_converter
+
+    try:
+        made = version_converter.convert_version(proto, opset)
+        onnx_package().checker.check_model(made, full_check=True)
+    except Exception as error:  # the converter raises whatever its checks in C++ are
+        warnings.warn(
+            f"the graph stays at opset {OPSETS[0]}: ONNX does not convert it to opset {opset} ({error})",
+            stacklevel=3,
+        )
+        return proto
+    return made
 
 
 def _refuse(**settings: Any) -> None:
