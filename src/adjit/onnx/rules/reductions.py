@@ -215,6 +215,17 @@ def norm(
     return g.binary("Pow", total, 1 / power)
 
 
+@rule("cosine_similarity")
+def cosine_similarity(
+    g: GraphBuilder, x1: OnnxValue, x2: OnnxValue, dim: int = 1, eps: float = 1e-8
+) -> OnnxValue:
+    x, y = (g.cast(v, g.out.dtype) for v in (x1, x2))
+    axes = g.constant([dim - (dim >= 0) * (g.out.ndim + 1)], np.int64)
+    lengths = (g.binary("Max", g.node("ReduceL2", v, axes, keepdims=1), eps) for v in (x, y))
+    x, y = (g.node("Div", v, length) for v, length in zip((x, y), lengths, strict=True))
+    return g.node("ReduceSum", g.node("Mul", x, y), axes, keepdims=0)
+
+
 @rule("cumsum")
 def cumsum(g: GraphBuilder, input: OnnxValue, dim: int, *, dtype: Any = None) -> OnnxValue:
     x = g.cast(input, g.out.dtype)

@@ -168,6 +168,22 @@ def stack(g: GraphBuilder, tensors: Sequence[OnnxValue], dim: int = 0) -> OnnxVa
     )
 
 
+def joined_along(axis: int, places: Sequence[tuple[int, ...]]) -> Rule:
+    """The rule of joining tensors that get dimensions of size one first, where they have so few."""
+
+    def write(g: GraphBuilder, tensors: Sequence[OnnxValue]) -> OnnxValue:
+        parts = [g.cast(t, g.out.dtype) for t in tensors]
+        parts = [g.unsqueeze(t, *places[t.ndim]) if t.ndim < len(places) else t for t in parts]
+        return g.node("Concat", *parts, axis=axis if g.out.ndim > 1 else 0)
+
+    return write
+
+
+RULES["hstack"] = joined_along(1, [(0,)])
+RULES["vstack"] = joined_along(0, [(0, 1), (0,)])
+RULES["dstack"] = joined_along(2, [(0, 1, 2), (0, 2), (2,)])
+
+
 def parts_along(g: GraphBuilder, input: OnnxValue, axis: int) -> list[OnnxValue]:
     """The value cut into parts as large as the results."""
     sizes = [out.shape[axis] for out in g.outs]
