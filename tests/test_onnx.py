@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -482,7 +483,7 @@ CASES |= {
         x(2, 3),
         x(4),
     ),
-    "vstack": (lambda a, b: (adjit.vstack([a, b, a]), adjit.vstack([b, b])), x(2, 3), x(3)),
+    "vstack": (lambda a, b: (adjit.vstack([a, b, a]), adjit.row_stack([b, b])), x(2, 3), x(3)),
     "dstack": (lambda a, b: (adjit.dstack([a, a]), adjit.dstack([b, b])), x(2, 3), x(4)),
     "pixel_shuffle": (lambda a: F.pixel_shuffle(a, 2), x(2, 8, 3, 3)),
     "one_hot": (lambda i: F.one_hot(i, 4), index(2, 3)),
@@ -1246,6 +1247,22 @@ def test_every_opset(opset):
         model, given = network(name)
         program = exported(model, given, opset_version=opset)
         assert program.model_proto.opset_import[0].version == opset
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm1d(3, eps=0.5), nn.LayerNorm(3, eps=0.5)], ids=["batch", "layer"]
+)
+def test_what_norms_add_to_a_variance(layer):
+    exported(layer.eval(), x(4, 3))
+
+
+def test_a_quotient_that_may_have_been_rounded_is_no_explanation():
+    """(n - 1) // 2 of even numbers is n / 2 - 1, of odd ones it is not."""
+    n = Dimension("n", "x", 0, (2, 4, 6))
+    assert explained(DynamicSize((0, 1, 2)), [n]) is None
+    half = explained(DynamicSize((1, 2, 3)), [n])
+    assert half is not None
+    assert (half.factor, half.rest) == (Fraction(1, 2), 0)
 
 
 @pytest.mark.parametrize("opset", [13, 17])

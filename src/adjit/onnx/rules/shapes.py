@@ -180,7 +180,7 @@ def joined_along(axis: int, places: Sequence[tuple[int, ...]]) -> Rule:
 
 
 RULES["hstack"] = joined_along(1, [(0,)])
-RULES["vstack"] = joined_along(0, [(0, 1), (0,)])
+RULES["vstack"] = RULES["row_stack"] = joined_along(0, [(0, 1), (0,)])
 RULES["dstack"] = joined_along(2, [(0, 1, 2), (0, 2), (2,)])
 
 
