@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dtypes import SUPPORTED
 from ..builder import GraphBuilder, OnnxValue, Operand
 from .registry import RULES, Rule, rule
 
@@ -39,10 +40,7 @@ LOGIC = {
     "__or__": ("Or", "BitwiseOr"), "bitwise_xor": ("Xor", "BitwiseXor"), "__xor__": ("Xor", "BitwiseXor"),
 }  # fmt: skip
 LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
-CASTS = {
-    "float": np.float32, "double": np.float64, "int": np.int32, "long": np.int64, "short": np.int16,
-    "char": np.int8, "byte": np.uint8, "bool": np.bool_,
-}  # fmt: skip
+CASTS = {kind.legacy.lower(): kind.numpy for kind in SUPPORTED}  # methods
 
 
 def unary(op: str) -> Rule:
