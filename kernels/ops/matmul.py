@@ -131,9 +131,8 @@ SQUARE_BYTES = WIDTH * VECTOR_BYTES * VECTOR_BYTES // 4  # by which `pack` may w
 RIGHT_BYTES = SUM_DEPTH * BLOCK_BYTES + SQUARE_BYTES
 PACKED_BYTES = RIGHT_BYTES + STRIPS * strip_bytes(8) + VECTOR_BYTES
 
-PAIRED_SIZE = (
-    96  # least rows and depth of a product that may be symmetric for units to be pairs of rows
-)
+# Least rows and depth of a product that may be symmetric for units to be pairs of rows.
+PAIRED_SIZE = 96
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
