@@ -215,14 +215,8 @@ def bags() -> dict[str, Part]:
 def symmetric() -> dict[str, Part]:
     """Gram matrices and covariances."""
     shapes = (
-        (64, 256),
-        (128, 128),
-        (128, 1000),
-        (512, 1024),
-        (1024, 1024),
-        (2000, 100),
-        (16, 128, 1024),
-    )
+        (64, 256), (128, 128), (128, 1000), (512, 1024), (1024, 1024), (2000, 100), (16, 128, 1024),
+    )  # fmt: skip
     return {
         f"x @ x.mT, {' by '.join(map(str, shape))}": Part(lambda L, x: x @ x.mT, [normal(*shape)])
         for shape in shapes

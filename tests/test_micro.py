@@ -288,6 +288,7 @@ def test_without_memory_one_panel_and_one_strip_at_a_time(dtype, rows, memory):
     np.testing.assert_array_equal(bits(x @ y), usual)
     np.testing.assert_array_equal(bits(x.t().contiguous().t() @ y), usual)
     np.testing.assert_array_equal(bits(x @ y.t().contiguous().t()), usual)
+    np.testing.assert_array_equal(bits(x @ x.t()), bits(x @ x.clone().t()))
     assert not any(kept)
 
 

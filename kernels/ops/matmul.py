@@ -131,7 +131,7 @@ SQUARE_BYTES = WIDTH * VECTOR_BYTES * VECTOR_BYTES // 4  # by which `pack` may w
 RIGHT_BYTES = SUM_DEPTH * BLOCK_BYTES + SQUARE_BYTES
 PACKED_BYTES = RIGHT_BYTES + STRIPS * strip_bytes(8) + VECTOR_BYTES
 
-# Least rows and depth of a product that may be symmetric for units to be pairs of rows.
+# Least rows and depth of a product that may be symmetric, for units to be such that it can be shared out.
 PAIRED_SIZE = 96
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
@@ -188,9 +188,9 @@ def emit_product(
     A unit is UNIT_ROWS of a block of columns. Units that follow each other share tiles and the
     packed block; how they are shared out among calls changes no bit.
 
-    Where the strides of the right operand are those of the left one turned, units are pairs of UNIT_ROWS, from
-    the beginning and from the end, with all columns: if it is the left one, x @ x.T, a unit computes what lies
-    below the diagonal and copies it to its mirror, and all have as much to do.
+    Where the strides of the right operand are those of the left one turned, a unit is twice UNIT_ROWS with all
+    columns. If it is the left one, x @ x.T, half of these come from the beginning and half from the end, so
+    that all units have as much to do: they compute what lies below the diagonal and copy it to its mirror.
     """
     f = code.function("product_and_bias" if has_bias else "product", 3, exported=True)
     size = f.size
@@ -228,32 +228,38 @@ def emit_product(
                         scalars, activation)  # fmt: skip
 
     is_paired = paired > 0
-    middle = f.choose(is_paired, (rows + 1) // 2, rows)
+    is_symmetric = f.all(is_paired, left.equals(right))  # batches have the same strides too
+    sides, middle = f.choose(is_symmetric, 2, 1), f.choose(is_symmetric, (rows + 1) // 2, rows)
+    unit_rows = f.choose(is_symmetric, UNIT_ROWS, (paired + 1) * UNIT_ROWS)
+    unit_columns = f.choose(is_paired, columns, block)
+    # What a symmetric product leaves out, in numbers that leave out nothing of others.
+    beyond, from_block = (
+        f.choose(is_symmetric, 0, depth + columns + rows),
+        f.choose(is_symmetric, -1, 0),
+    )
+    few_swept, few_turned = (f.choose(is_symmetric, 0, n + 1) for n in (FEW_SWEPT, FEW_TURNED))
     with (
         f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group,
-        f.loop(paired + 1) as side,
+        f.loop(sides) as side,
     ):
         entry, first_column = group // blocks, group % blocks * block
-        low = f.larger(start - group * tiles, 0) * UNIT_ROWS
-        high = f.smaller(stop - group * tiles, tiles) * UNIT_ROWS
+        low = f.larger(start - group * tiles, 0) * unit_rows
+        high = f.smaller(stop - group * tiles, tiles) * unit_rows
         is_front = side.equals(0)
         first_row = f.choose(is_front, low, f.larger(rows - high, middle))
         last_row = f.choose(is_front, f.smaller(high, middle), rows - low)
         a = left + f.call(batch_offset, c, entry, LEFT) * size
         b = right + f.call(batch_offset, c, entry, RIGHT) * size
-        is_symmetric = f.all(is_paired, a.equals(b))
-        last_column = f.choose(is_paired, columns, f.smaller(first_column + block, columns))
-        last_column = f.choose(is_symmetric, last_row, last_column)
+        last_column = f.smaller(f.smaller(first_column + unit_columns, columns), last_row + beyond)
         target = out + entry * rows * columns * size
         few, across = last_row - first_row, last_column - first_column
         in_lanes = (few + (f.lanes - 1)) // f.lanes * f.lanes
-        is_whole = f.builder.not_(is_symmetric)
         is_swept = f.all(
-            is_whole, few < FEW_SWEPT + 1, right_column.equals(1), right_row > LONG_BYTES // size,
+            few < few_swept, right_column.equals(1), right_row > LONG_BYTES // size,
             depth > SWEEP, f.any(few > READS, depth > 2 * SWEEP), few * across < space + 1,
         )  # fmt: skip
         is_turned = f.all(
-            is_whole, few < FEW_TURNED + 1, right_row.equals(1), few > 1, across > few * 2,
+            few < few_turned, right_row.equals(1), few > 1, across > few * 2,
             (depth + f.lanes) * in_lanes < space + 1,
             f.any(few * 8 > in_lanes * 7 - 1, depth * columns > FAR_BYTES // size - 1),
         )  # fmt: skip
@@ -309,10 +315,9 @@ def emit_product(
                 b_here = b + (k * right_row + j * right_column) * size
                 b_rest = b_here + in_place * right_column * size
                 f.call(pack, b_rest, right_column, right_row, rest, steps, packed, rest_step)
-                top = f.choose(is_symmetric, f.larger(first_row, j), first_row)
-                with f.loop(last_row, high, top) as i:
+                with f.loop(last_row, high, f.larger(first_row, j & from_block)) as i:
                     tall = f.smaller(last_row - i, high)
-                    below = f.choose(is_symmetric, i + tall - j, across)
+                    below = i + tall - j + beyond
                     a_here = a + (i * left_row + k * left_column) * size
                     with f.when(is_packed):
                         f.call(pack_strips, a_here, left_row, left_column, tall, steps, strips)

@@ -435,9 +435,7 @@ class Node:
         """Whether a call of a function or method writes into one of its arguments."""
         name, given = self._called(), self.kwargs
         if self.op == "call_function":
-            with contextlib.suppress(
-                TypeError, ValueError
-            ):  # what has no signature, or another one
+            with contextlib.suppress(TypeError, ValueError):  # no signature, or another one
                 bound = inspect.signature(self.target).bind(*self.args, **self.kwargs)
                 given = bound.arguments | given
         is_named_so = name.endswith("_") and not name.endswith("__")
