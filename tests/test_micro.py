@@ -192,8 +192,8 @@ def test_a_matrix_times_its_own_transpose_has_the_bits_of_any_product(rows, dept
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("rows", [100, 101, 258])
-@pytest.mark.parametrize(("first", "last"), [(0, 1), (0, 3), (5, 9), (11, 13), (0, 13)])
+@pytest.mark.parametrize("rows", [97, 100, 101, 258])
+@pytest.mark.parametrize(("first", "last"), [(0, 1), (0, 3), (5, 9), (11, 13), (12, 13), (0, 13)])
 def test_units_of_a_symmetric_product_write_their_rows_and_mirrors(rows, first, last, dtype):
     """Nothing is written by two threads, and half of the elements are computed."""
     a = rng.integers(-4, 5, (rows, 130)).astype(dtype)
