@@ -23,7 +23,7 @@ from adjit.schedule.planning.recipe import DeviceSource
 # Kernels whose part the driver has, a plan's host, products and a softmax, one product, or padding with zeros.
 ON_THE_HOST = {
     "copy_words", "mark", "pack_keys", "attend", "prepare", "attend_backward", "pack_layer", "add_parts",
-    "add_to_region", "copy_whole", "chain_rows", "add_chains", "products_of_others",
+    "add_to_region", "copy_whole", "link_rows", "sgd_rows", "chain_rows", "add_chains", "products_of_others",
     "runs_by_vector", "total_of_runs",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 from .. import devices
 from ..dtypes import dtype
 from ..schedule.jit.cache import instantiate
-from ..schedule.planning.recipe import Fusible, Recipe, Reduction, RowCall, Source, Step
+from ..schedule.planning.recipe import Fusible, NamedRows, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .levels import is_traced, tracers
@@ -57,6 +57,7 @@ def recipe_of(
     finishes: bool = False,
     draw: Callable[[], tuple[int, int, int]] | None = None,
     device: devices.device | None = None,
+    rows: NamedRows | None = None,
 ) -> Recipe:
     """The recipe of a launch, on inputs with these specs and with so many `scalars`.
 
@@ -68,13 +69,14 @@ def recipe_of(
     kernel does to its result last, 0 for nothing; `finishes` that it is a convolution, of which
     `schedule/fusion/conv_epilogue.py` says more. `draw` gives the last scalars anew whenever the node is
     recorded again from a trace. Results are where the inputs are; `device` says where, if there are none.
+    `rows` says that the result is zero but for some rows.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)
     key = (
         steps, inputs, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
         tuple(bind.items()) if bind else None, scalars, scratch,
-        tuple(messages.items()) if messages else fallible, draw, device,
+        tuple(messages.items()) if messages else fallible, draw, device, rows,
     )  # fmt: skip
     recipe = _launches.get(key)
     if recipe is None:
@@ -83,7 +85,7 @@ def recipe_of(
             device or common_device(inputs),
         )  # fmt: skip
         recipe.fusion = recipe.fusion._replace(
-            activation=activation, finishes=finishes and recipe.device is devices.CPU
+            activation=activation, finishes=finishes and recipe.device is devices.CPU, rows=rows
         )
         recipe.draw = draw
         if len(_launches) >= MAX_RECIPES:

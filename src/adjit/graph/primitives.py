@@ -20,7 +20,7 @@ from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, coalesce
 from .launch import launch_recipe, recipe_of
-from .node import NewTensor, Node, Spec, dense_spec
+from .node import NewTensor, Node, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, ready_node, result
 
 Array = np.ndarray[Any, Any]
@@ -53,6 +53,15 @@ def constant_recipe(shape: Size, kind: dtype, place: device) -> Recipe:
 
 
 _constants: dict[tuple[Size, dtype, device], Recipe] = {}
+NO_RECIPE = object()
+
+
+def is_filled_with_zeros(t: TensorBase) -> bool:
+    """Whether a tensor is recorded as zeros, and all of them."""
+    spec, value = t.spec, t.storage.value
+    recipe = value.recipe
+    is_constant = recipe is _constants.get((spec.shape, spec.dtype, spec.device), NO_RECIPE)
+    return is_constant and value.scalars == (0,)
 
 
 def fresh_node(spec: Spec) -> Node:

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import NamedTuple, cast
 
 from .. import errors
-from ..atomic import Calls, at_once, calling, setting
+from ..atomic import Calls, Changes, at_once, calling, setting
 from ..devices import device
 from ..schedule.codegen import loops
 from ..schedule.codegen.body import Body
@@ -69,13 +69,16 @@ def store_all(
 
 def commit(written: Sequence[TensorBase], values: Sequence[Node], then: Calls = ()) -> None:
     """Give the storages of tensors their recorded values, and count the writes, made at the user's line."""
-    call_site = errors.user_call_site()
+    at_once(*committing(written, values), calling(then))
+
+
+def committing(written: Sequence[TensorBase], values: Sequence[Node]) -> tuple[Changes, ...]:
+    """The changes that `commit` makes."""
     counters = [counter_of(t) for t in written]
-    at_once(
+    return (
         setting([t.storage for t in written], "value", values),
         setting(counters, "version", [counter.version + 1 for counter in counters]),
-        setting(counters, "call_site", repeat(call_site)),
-        calling(then),
+        setting(counters, "call_site", repeat(errors.user_call_site())),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -20,6 +19,7 @@ from ..schedule.jit.cache import expect, instantiate
 from ..schedule.planning.recipe import GRAIN, Recipe, Step
 from ..schedule.settle import settle
 from ..tensor import Tensor
+from .row_steps import float_words, is_whole, recorded_tables, rests_where_zero, sgd_rows
 
 Tensors = list[Tensor]
 Numbers = Callable[[], Sequence[float]]  # counts the step, gives its numbers
@@ -29,11 +29,6 @@ Save = Callable[[], Callable[[], object]] | None
 # Element operations that a step of one element is worth: 0.09, 0.15 and 0.6 ns in the second cache; 4 of
 # the others.
 COST = {kernels.sgd_step: 1, kernels.momentum_step: 2}
-
-
-def float_words(numbers: Sequence[float]) -> list[int]:
-    """The bits of float64 numbers: how they travel among the words of a step."""
-    return array("q", array("d", numbers).tobytes()).tolist()
 
 
 def _go_together(params: list[Tensor]) -> bool:
@@ -51,15 +46,9 @@ def _lie_plainly(written: list[Tensor], read: list[Tensor]) -> bool:
     """Whether tensors are all of their storages, and what is read lies densely; nobody outside looks at
     either.
     """
-    return all(map(_is_whole, written)) and all(
+    return all(map(is_whole, written)) and all(
         t.spec.contiguous and not t.storage.shared for t in read
     )
-
-
-def _is_whole(t: Tensor) -> bool:
-    """Whether a tensor is all of a storage of its own, in C order."""
-    storage, spec = t.storage, t.spec
-    return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
 
 
 go_together = basic("multi_tensor", "go_together", _go_together)
@@ -76,7 +65,28 @@ def prepare(rule: str, params: Iterable[Tensor]) -> None:
 
 def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:
     """Plain steps. Numbers: the sign of the gradients, weight decay, -lr."""
-    _step(kernels.sgd_step, params, [], grads, lambda: float_words(numbers()))
+
+    def words() -> list[int]:
+        return float_words(numbers())
+
+    tables = recorded_tables(params, grads) if rests_where_zero(*numbers()) else {}
+    if not tables:
+        _step(kernels.sgd_step, params, [], grads, words)
+        return
+    then = sgd_rows([params[k] for k in tables], [*tables.values()], numbers)
+    others = [k for k in range(len(params)) if k not in tables]
+    if others:
+        _step(
+            kernels.sgd_step,
+            [params[k] for k in others],
+            [],
+            [grads[k] for k in others],
+            words,
+            then,
+        )
+    else:
+        then()
+    settle()  # nothing that can fail comes in between, so tables change in their places
 
 
 def momentum_step(
@@ -139,7 +149,7 @@ def _step(
         return
     if not are_plain:
         written = [
-            _placeholder(t) if _is_whole(t) else t.clone(memory_format=contiguous_format)
+            _placeholder(t) if is_whole(t) else t.clone(memory_format=contiguous_format)
             for t in old
         ]
         read = [g if g.spec.contiguous else g.contiguous() for g in grads]

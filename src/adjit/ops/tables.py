@@ -9,9 +9,10 @@ from .. import devices, dtypes
 from ..dtypes import carrier
 from ..graph import write
 from ..graph.launch import launch
+from ..graph.primitives import is_filled_with_zeros
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
-from ..schedule.planning.recipe import GRAIN, Recipe, Step
+from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe, Step
 from ..shapes import Shape, broadcast_shapes, coalesce, numel
 from ..tensor import Tensor
 from .joining import stack
@@ -168,15 +169,20 @@ def write_rows(
     skipped = -(1 << 62) if skip is None else skip
     kind = x.dtype if add else carrier(x.dtype)
     rows = table.axes[2]
-    if (
-        add and len(axes) == outer == inner_step == steps[2] == 1 and inner >= CHAINED
-        and rows <= 4 * table.count and base.spec.device is devices.CPU
-    ):  # fmt: skip
+    are_whole = (
+        len(axes) == outer == inner_step == steps[2] == 1 and base.spec.device is devices.CPU
+    )
+    named = None
+    if add and are_whole and 0 < 2 * table.count <= rows and is_filled_with_zeros(base):
+        named = NamedRows(
+            table.count, inner, steps[1], skipped, tuple(table.axes), tuple(messages.items())
+        )
+    if add and are_whole and inner >= CHAINED and rows <= 4 * table.count:
         out = launch(
             [(kernels.chain_rows, 1, 1), (kernels.add_chains, rows, max(1, GRAIN // inner))],
             (base, table.indices, values), [(base.shape, x.dtype)], bind={"T": kind},
             words=(table.count, inner, steps[1], skipped, *table.axes),
-            scratch=8 * (rows + table.count), fallible=True, messages=messages,
+            scratch=8 * (rows + table.count), fallible=True, messages=messages, rows=named,
         )  # fmt: skip
         over_first(out, base, careful=True, copies=False)
         return out if back is None else out.permute(back)
@@ -193,7 +199,7 @@ def write_rows(
         words=(
             table.count, outer_step, max(inner, 1), inner_step, *steps, skipped, *table.axes,
         ),
-        fallible=True, messages=messages,
+        fallible=True, messages=messages, rows=named,
     )  # fmt: skip
     over_first(out, base, careful=True)
     return out if back is None else out.permute(back)
@@ -206,9 +212,14 @@ def over_first(out: Tensor, first: Tensor, *, careful: bool = False, copies: boo
     """
     recipe = out.storage.value.recipe  # None: another thread has run it
     if recipe is not None and first.spec is out.spec and write.is_all(first):
-        recipe.alias = recipe.alias or _written_over(recipe, recipe.steps[copies:])
-        recipe.careful = careful and recipe.device is devices.CPU
+        begin_over(recipe, careful=careful, copies=copies)
     return out
+
+
+def begin_over(recipe: Recipe, *, careful: bool = False, copies: bool = True) -> None:
+    """`over_first` of a recipe, whose first input is all of its result."""
+    recipe.alias = recipe.alias or _written_over(recipe, recipe.steps[copies:])
+    recipe.careful = careful and recipe.device is devices.CPU
 
 
 def _written_over(recipe: Recipe, steps: list[Step]) -> Recipe:

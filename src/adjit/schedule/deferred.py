@@ -4,6 +4,8 @@ A graph keeps what its backward would read, and many a graph is never walked aga
 value is elementwise and follows from values that are there anyway, a plan leaves it out, and its
 node stays recorded. If a backward comes, it fuses with what it reads.
 
+So do gradients of large tables, once an optimiser has taken only the rows that they name.
+
 Who holds a value is told by reference counts: of nodes by storages, of storages by tensors, of both by
 backward functions. Those of large elementwise ops are savers when they are recorded; whatever else
 holds a value counts as somebody who may look at it.
@@ -26,6 +28,9 @@ LEAST = 1 << 20  # bytes of a value below which it is computed all the same
 
 # Backward functions that were recorded since the last settle.
 large_savers: list[weakref.ref[Any]] = []
+# Storages of parameters whose optimiser has not asked for more of a gradient than the rows that it names.
+tables: list[weakref.ref[Storage]] = []
+asked: list[int] = []  # the id of the value that a thread asks for, while it has the lock
 nodes: list[Any] = []  # what was left out, in the order of recording
 
 _refcount = sys.getrefcount
@@ -56,6 +61,15 @@ class DeferredState(Enum):
 def track_saved(fn: Any) -> None:
     """Note a backward function that has saved much."""
     large_savers.append(weakref.ref(fn))
+
+
+def track_table(storage: Storage, *, waits: bool) -> None:
+    """Note a parameter whose next gradients can wait where they are zero but for some rows, or no longer."""
+    known = weakref.ref(storage) in tables
+    if waits and not known:
+        tables.append(weakref.ref(storage, tables.remove))
+    elif known and not waits:
+        tables.remove(weakref.ref(storage))
 
 
 def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool = False) -> None:
@@ -166,6 +180,30 @@ def _can_wait(
     return all(
         id(value) in staying if at is None else states[at] is not DeferredState.GONE
         for value, at in zip(node.inputs, found, strict=True)
+    )
+
+
+# ----- tables -----
+
+
+def take_tables(batch: list[Any], taken: list[Any]) -> None:
+    """Move gradients of tables, and the zeros that they begin with, out of a batch into a list."""
+    found = [node for node in batch if node.recipe.fusion.rows is not None]
+    if not found:
+        return
+    uses, places = uses_of(batch), set(map(id, batch))
+    waiting = [
+        node for node in found
+        if node.recipe.spec.nbytes >= LEAST and not uses[id(node)] and id(node) not in asked
+        and all(id(value) in places or _is_ours(value) for value in node.inputs)
+    ]  # fmt: skip
+    counts = dict(zip(map(id, batch), others(batch, uses), strict=True))
+    zeros = [node.inputs[0] for node in waiting]
+    waiting += [z for z in zeros if uses[id(z)] == 1 and counts.get(id(z)) == NOBODY]
+    moved = set(map(id, waiting))
+    taken[:], batch[:] = (
+        [node for node in batch if id(node) in moved],
+        [node for node in batch if id(node) not in moved],
     )
 
 

@@ -76,24 +76,27 @@ def settle_pending(*, everything: bool = False) -> None:
                 drop_unwanted(deferred.nodes)
                 deferred.bring_back(batch, everything=everything)
             savers = deferred.taken_savers()
-            if everything or not plan_cache.is_on:
-                savers.clear()
+            can_wait = plan_cache.is_on and not everything
             if devices.gpus_used:
-                _run_by_device(batch, savers)
+                _run_by_device(batch, savers if can_wait else None)
             else:
-                _run(batch, savers)
+                _run(batch, savers if can_wait else None)
         finally:  # what was not reached, because of an error, stays in `pending`
             pending[:0] = batch
 
 
-def _run(batch: list[Any], savers: list[Any]) -> None:
-    """Run nodes of the CPU, by their plan if they have one, but for those that can wait.
+def _run(batch: list[Any], savers: list[Any] | None) -> None:
+    """Run nodes of the CPU, by their plan if they have one, but for those that can wait; without a list of
+    savers, none can.
 
     What an error leaves stays in the batch, here and below. Signals arrive after calls and at the ends of
     loops, so moving nodes from one list to another has neither.
     """
     part = None
+    tables: list[Any] = []
     try:
+        if savers is not None and deferred.tables and not _reads_failed(batch):
+            deferred.take_tables(batch, tables)
         part = deferred.cut_down(batch, savers) if savers and not _reads_failed(batch) else None
         if not (plan_cache.is_on and len(batch) > 1 and _run_plan(batch, part)):
             if profile.active is None:
@@ -106,9 +109,11 @@ def _run(batch: list[Any], savers: list[Any]) -> None:
     finally:
         if part is not None:
             batch[:] = deferred.put_off(part, batch)
+        if tables:
+            batch[:] = deferred.put_off(deferred.DeferredPart([], tables), batch)
 
 
-def _run_by_device(batch: list[Any], savers: list[Any]) -> None:
+def _run_by_device(batch: list[Any], savers: list[Any] | None) -> None:
     """Run nodes in order, those in a row that run on the same device together."""
     while batch:
         first = batch[0].recipe
@@ -264,7 +269,11 @@ def _settle_for(value: Any) -> None:
         if deferred.nodes:
             drop_unwanted(deferred.nodes)
             deferred.bring_back(pending, [value])
-        settle()
+        deferred.asked.append(id(value))
+        try:
+            settle()
+        finally:
+            deferred.asked.clear()
 
 
 def stop_capturing(problem: str) -> None:
@@ -393,7 +402,7 @@ class SettleContext(NamedTuple):
 
 native.register_layout(SCHEDULER=Scheduler, SETTLE=SettleContext)
 _scheduler = Scheduler(
-    lists=(waiting, deferred.nodes, deferred.large_savers, devices.gpus_used),
+    lists=(waiting, deferred.nodes, deferred.large_savers, deferred.tables, devices.gpus_used),
     sets=(captured_threads,),
     flags=(
         native.variable(native.__name__, "is_wanted", False),

@@ -150,6 +150,20 @@ def place_of(specs: tuple[Any, ...]) -> device:
     return next((s.device for s in specs if s is not None and s.device is not CPU), CPU)
 
 
+class NamedRows(NamedTuple):
+    """A table that is zero but for the rows that input 1 names, each the sum of what input 2 has for it.
+
+    Whoever needs no more of it than these rows never asks for it; see `deferred.py`.
+    """
+
+    size: int  # how many indices
+    inner: int  # elements of a row
+    step: int  # elements from one row of the values to the next
+    skipped: int  # an index that does not count
+    axes: tuple[int, ...]  # as kernels on tables have them
+    messages: tuple[tuple[int, Any], ...]  # what an index that is out of bounds raises
+
+
 class Fusible(NamedTuple):
     """What fusion needs to know of a recipe; of one that has none of these it knows nothing."""
 
@@ -159,6 +173,7 @@ class Fusible(NamedTuple):
     wide: int = 0  # elements, where they are enough to be fused
     activation: int = -1  # >= 0: which of the constants says what is done to the result
     finishes: bool = False  # whether it can take over what is done to its result
+    rows: NamedRows | None = None
 
 
 # A recipe says four things, a class for each. They are one object: machine code reads some of all of them for

@@ -1,0 +1,164 @@
+"""Steps over the rows that the gradients of tables name, where such a step leaves all others as they are."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..atomic import together
+from ..errors import CallSite
+from ..graph import write
+from ..graph.launch import recipe_of
+from ..graph.node import Node, Spec, dense_spec
+from ..graph.record import new_node
+from ..graph.state import state
+from ..kernels.ops import row_steps as kernels
+from ..kernels.ops.index import copy_elements
+from ..schedule import deferred
+from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe
+from ..shapes import Size
+from ..storage import Storage
+from ..tensor import Tensor
+from .tables import begin_over
+
+Numbers = Callable[[], Sequence[float]]
+SHARES = 64  # of the rows that are named, so that threads have enough to share out
+
+
+def float_words(numbers: Sequence[float]) -> list[int]:
+    """The bits of float64 numbers: how they travel among the words of a step."""
+    return array("q", array("d", numbers).tobytes()).tolist()
+
+
+def is_whole(t: Tensor) -> bool:
+    """Whether a tensor is all of a storage of its own, in C order."""
+    storage, spec = t.storage, t.spec
+    return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
+
+
+class RecordedTable(NamedTuple):
+    """A gradient that is recorded as the rows of a table, which nobody has asked for."""
+
+    recipe: Recipe
+    inputs: tuple[Node, ...]  # zeros, indices, values
+    offsets: tuple[int, ...]
+    call_site: CallSite | None
+
+    @property
+    def rows(self) -> NamedRows:
+        """What is known of its rows."""
+        assert self.recipe.fusion.rows is not None
+        return self.recipe.fusion.rows
+
+
+def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, RecordedTable]:
+    """The gradients of large tables that are no more than rows yet, by the numbers of their parameters.
+
+    Walks run what they record. So the next gradient of a large parameter waits, should it be one of these: if
+    it was not, then after twice as many steps again.
+    """
+    found: dict[int, RecordedTable] = {}
+    for k, (param, grad) in enumerate(zip(params, grads, strict=True)):
+        if param.spec.nbytes >= deferred.LEAST:
+            table = _table_of(param, grad)
+            if table is not None:
+                found[k] = table
+            if state.session is None:
+                storage = param.storage
+                _dense[storage] = steps = 0 if table else _dense.get(storage, 0) + 1
+                deferred.track_table(storage, waits=steps & (steps - 1) == 0)
+    return found
+
+
+# How many steps a parameter has made since the last one along such a gradient.
+_dense: weakref.WeakKeyDictionary[Storage, int] = weakref.WeakKeyDictionary()
+
+
+def _table_of(param: Tensor, grad: Tensor) -> RecordedTable | None:
+    """A gradient, if it is a table and its parameter lies plainly."""
+    node = grad.storage.value
+    inputs, recipe = node.inputs, node.recipe  # in this order: another thread may run it
+    is_table = recipe.__class__ is Recipe and recipe.fusion.rows is not None
+    if not (is_table and grad.spec is param.spec and is_whole(param)):
+        return None
+    return RecordedTable(recipe, inputs, node.offsets or (0, 0, 0), node.call_site)
+
+
+def rests_where_zero(sign: float, decay: float, rate: float) -> bool:
+    """Whether x + rate * (sign * g + decay * x) is x, bit for bit, where g is 0."""
+    return sign > 0 and decay == 0 and math.copysign(1, rate) < 0 and math.isfinite(rate)
+
+
+def sgd_rows(
+    params: list[Tensor], tables: Sequence[RecordedTable], numbers: Numbers
+) -> Callable[[], object]:
+    """Record plain steps; what makes them the values of the parameters. Numbers: those of `sgd_step`."""
+
+    def rate() -> list[int]:
+        return float_words(numbers()[2:])
+
+    session = state.session
+    if session is not None:
+        session.depends_on(lambda: rests_where_zero(*numbers()))
+    links = [_linked(table) for table in tables]  # all that can fail, before a parameter is written
+    moved = []
+    for param, table, linked in zip(params, tables, links, strict=True):
+        words = rate()
+        if session is not None:
+            session.numbers(words, rate)
+        moved.append(_moved(kernels.sgd_rows, param, table, linked, tuple(words)))
+    return together(*write.committing(params, moved))
+
+
+def _hashes(rows: NamedRows) -> int:
+    """Places for hashes: a power of two, of which half stay free."""
+    return 1 << (2 * rows.size).bit_length()
+
+
+def _links(rows: NamedRows) -> Spec:
+    """What `link_rows` makes."""
+    return dense_spec(Size((1 + 3 * rows.size + _hashes(rows),)), dtypes.int64)
+
+
+def _linked(table: RecordedTable) -> Node:
+    """Record where the rows of a table come from."""
+    rows = table.rows
+    recipe = recipe_of(
+        kernels.link_rows, table.recipe.inputs[1:2], [(_links(rows).shape, dtypes.int64)],
+        words=(rows.size, rows.skipped, *rows.axes, _hashes(rows)), n=1, fallible=True,
+        messages=dict(rows.messages),
+    )  # fmt: skip
+    return _recorded(recipe, table.inputs[1:2], table.offsets[1:2], (), table.call_site)
+
+
+def _moved(
+    kernel: Any, param: Tensor, table: RecordedTable, links: Node, numbers: tuple[int, ...]
+) -> Node:
+    """Record the parameter moved along the rows of a table, in its place where nobody else looks."""
+    rows, spec = table.rows, param.spec
+    shares = min(rows.size, SHARES)
+    grain = max(1, GRAIN * shares // (rows.size * rows.inner))
+    recipe = recipe_of(
+        [(copy_elements, spec.numel, GRAIN), (kernel, shares, grain)],
+        (spec, _links(rows), table.recipe.inputs[2]), [(spec.shape, spec.dtype)],
+        bind={"T": spec.dtype}, words=(rows.size, rows.inner, rows.step, shares),
+        scalars=len(numbers),
+    )  # fmt: skip
+    begin_over(recipe)
+    inputs = param.storage.value, links, table.inputs[2]
+    return _recorded(recipe, inputs, (0, 0, table.offsets[2]), numbers)
+
+
+def _recorded(
+    recipe: Recipe, inputs: tuple[Node, ...], offsets: tuple[int, ...], numbers: tuple[int, ...],
+    call_site: CallSite | None = None,
+) -> Node:  # fmt: skip
+    """A node, put into `pending`."""
+    node = new_node(Node)
+    node.recipe, node.inputs, node.scalars, node.call_site = recipe, inputs, numbers, call_site
+    node.offsets = offsets if any(offsets) else None
+    return write.recorded(node)

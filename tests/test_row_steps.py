@@ -1,0 +1,318 @@
+"""Tables are moved by the rows that their gradients name, with the bits of moving along all rows."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from library import putting_off
+
+import adjit as T
+from adjit.nn import functional as F
+from adjit.ops import steps
+from adjit.schedule import deferred
+
+ROWS = 60
+
+
+@pytest.fixture(autouse=True)
+def everything():
+    """Whatever the size."""
+    with putting_off():
+        yield
+    assert not deferred.asked
+    gc.collect()
+    assert not deferred.tables
+
+
+LOOKS = {
+    "embedding": lambda w, i: F.embedding(i, w),
+    "with padding": lambda w, i: F.embedding(i, w, padding_idx=int(i[0])),
+    "by frequency": lambda w, i: F.embedding(i, w, scale_grad_by_freq=True),
+    "in brackets, from the end": lambda w, i: w[i - ROWS],
+    "index_select": lambda w, i: w.index_select(0, i),
+    "turned values": lambda w, i: F.embedding(i, w).flip(1),
+    "bags": lambda w, i: F.embedding_bag(i.view(-1, 3), w, mode="sum"),
+    "bags by offsets": lambda w, i: F.embedding_bag(i, w, T.tensor([0, 3, 3, 7])),
+    "looked up twice": lambda w, i: F.embedding(i, w) + F.embedding(i.flip(0), w),
+}
+RUNS = {"embedding", "in brackets, from the end", "index_select", "bags"}
+
+
+def table(width, dtype="float32", rows=ROWS):
+    """A parameter, of which some rows would tell if anything was added to them."""
+    w = T.tensor(np.random.default_rng(0).standard_normal((rows, width)).astype(dtype))
+    w[5], w[6], w[7] = -0.0, float("inf"), float("nan")
+    return w.requires_grad_()
+
+
+def trained(look, width, dtype, lr=0.1, reads=(3,), **options):
+    """The bits of a table, of a factor and of gradients after five steps."""
+    w, factor = (
+        table(width, dtype),
+        T.full((width,), 0.7, dtype=getattr(T, dtype), requires_grad=True),
+    )
+    rng, found = np.random.default_rng(1), []
+    moves = T.optim.SGD([w, factor], lr=lr, **options)
+    for step in range(5):
+        places = T.tensor(rng.integers(8, ROWS, 12 if step % 2 else 9))
+        moves.zero_grad()
+        (look(w, places) * factor).sin().sum().backward()
+        moves.step()
+        if step in reads:
+            found.append(w.grad)
+    found += [w, factor, w.grad]
+    return [t.detach().numpy().tobytes() for t in found]
+
+
+def by_rows(monkeypatch):
+    """How many tables have been moved by their rows, counted from now on; a list of one number."""
+    count, move = [0], steps.sgd_rows
+
+    def counting(params, tables, numbers):
+        count[0] += len(params)
+        return move(params, tables, numbers)
+
+    monkeypatch.setattr(steps, "sgd_rows", counting)
+    return count
+
+
+def dense(monkeypatch):
+    monkeypatch.setattr(steps, "recorded_tables", lambda *_: {})
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize(
+    ("width", "dtype"), [(1, "float64"), (7, "float32"), (64, "float32"), (100, "float64")]
+)
+def test_the_bits_are_those_of_moving_all_rows(look, width, dtype, monkeypatch):
+    count = by_rows(monkeypatch)
+    found = trained(LOOKS[look], width, dtype)
+    assert count[0] >= 3 if look in RUNS else True
+    dense(monkeypatch)
+    assert found == trained(LOOKS[look], width, dtype)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"momentum": 0.9},
+        {"weight_decay": 0.1},
+        {"maximize": True},
+        {"lr": 0.0},
+        {"lr": T.tensor(0.1)},
+        {"lr": float("inf")},
+    ],
+    ids=str,
+)
+def test_steps_that_move_other_rows_too_are_made_along_all(options, monkeypatch):
+    count = by_rows(monkeypatch)
+    found = trained(LOOKS["embedding"], 5, "float32", **options)
+    assert (count[0] > 0) == (options == {"lr": 0.0})
+    dense(monkeypatch)
+    assert found == trained(LOOKS["embedding"], 5, "float32", **options)
+
+
+def test_the_table_of_the_gradient_is_never_made(monkeypatch):
+    w, places = table(64), T.tensor([9, 11, 9])
+    moves = T.optim.SGD([w], lr=0.1)
+    for _ in range(6):
+        moves.zero_grad()
+        lost(places, w).backward()
+        moves.step()
+    with T.profiler.profile() as profile:
+        moves.zero_grad()
+        lost(places, w).backward()
+        moves.step()
+        w.sum().item()
+    names = {event.key.rsplit("_float", 1)[0] for event in profile.key_averages()}
+    assert {"link_rows", "sgd_rows"} <= {name.rsplit("_int", 1)[0] for name in names}
+    assert not names & {"add_to_table", "add_chains", "sgd_step"}
+    assert [node.recipe.name for node in deferred.nodes] == ["constant_float", "copy_elements"]
+    expected = np.zeros((ROWS, 64), np.float32)
+    expected[9], expected[11] = 2, 1
+    np.testing.assert_array_equal(w.grad.numpy(), expected)
+    assert deferred.nodes == []
+    moves.zero_grad()
+
+
+def lost(places, w):
+    """A loss whose gradient is one in every element that is looked up."""
+    rows = F.embedding(places, w)
+    return (rows * T.ones(rows.shape)).sum()
+
+
+def waiting(w, places, steps_before=2):
+    """An optimiser of a table whose next gradient waits."""
+    moves = T.optim.SGD([w], lr=0.5)
+    for _ in range(steps_before):
+        moves.zero_grad()
+        lost(places, w).backward()
+        moves.step()
+    moves.zero_grad()
+    return moves
+
+
+def test_a_gradient_that_is_looked_at_before_the_step_is_one(monkeypatch):
+    w, places = table(3), T.tensor([9, 11, 9])
+    moves = waiting(w, places)
+    lost(places, w).backward()
+    assert deferred.nodes
+    assert w.grad[9].tolist() == [2, 2, 2]
+    assert deferred.nodes == []
+    before = w[9].tolist()
+    count = by_rows(monkeypatch)
+    moves.step()
+    assert not count[0]
+    assert w[9].tolist() == [x - 1 for x in before]
+
+
+def test_clipped_gradients_and_sums_of_two_walks_are_dense():
+    w, places = table(3), T.tensor([9, 11, 9])
+    moves = waiting(w, places)
+    for _ in range(3):
+        lost(places, w).backward()
+        lost(places, w).backward()
+        T.nn.utils.clip_grad_value_([w], 3.0)
+        before = w[9].tolist(), w[11].tolist()
+        moves.step()
+        assert w[9].tolist() == [x - np.float32(1.5) for x in np.float32(before[0])]
+        assert w[11].tolist() == [x - np.float32(1) for x in np.float32(before[1])]
+        moves.zero_grad(set_to_none=False)
+
+
+def test_indices_that_change_before_the_step_are_read_as_they_were():
+    w, array = table(3), np.array([9, 11, 9])
+    for places in (T.from_numpy(array), T.tensor([9, 11, 9])):
+        moves = waiting(w, places)
+        before = w.detach().clone()
+        lost(places, w).backward()
+        array += 1
+        places += 1
+        moves.step()
+        moved = (w.detach() != before).any(1).nonzero().flatten().tolist()
+        assert moved == [7, 9, 11]  # a NaN is never equal
+        assert w.grad.sum(1).nonzero().flatten().tolist() == [9, 11]
+        array[:] = 9, 11, 9
+
+
+def test_an_index_out_of_bounds_is_told():
+    w, other = table(3), table(3)
+    moves = T.optim.SGD([w, other], lr=0.5)
+    for p, places in ((w, [9, 10]), (other, [9, ROWS])):
+        with T.no_grad():
+            p.grad = T.zeros_like(p).index_add(0, T.tensor(places), T.ones(2, 3))
+    expected = "index 60 is out of bounds for dimension 0 with size 60"
+    with pytest.raises(RuntimeError, match=expected):
+        moves.step()
+    with pytest.raises(RuntimeError, match=expected):
+        other.sum().item()
+
+
+def test_a_parameter_that_an_array_shows_is_moved_where_it_lies():
+    w, places = table(3), T.tensor([9, 11, 9])
+    shown = w.detach().numpy()
+    moves = waiting(w, places)
+    before = shown[9].copy()
+    lost(places, w).backward()
+    moves.step()
+    np.testing.assert_array_equal(shown[9], before - 1)
+
+
+def test_who_holds_the_old_values_keeps_them():
+    w, places = table(3), T.tensor([9, 11, 9])
+    moves = waiting(w, places)
+    lost(places, w).backward()
+    old = w.detach().clone()
+    kept = (w * 1).sum(1)  # of a graph that has the parameter's value
+    moves.step()
+    assert kept[9].item() == old[9].sum().item()
+    assert (w[9] == old[9] - 1).all()
+
+
+def test_a_captured_step_gives_the_same_bits(monkeypatch):
+    places = [T.tensor(np.random.default_rng(k).integers(8, ROWS, 9)) for k in range(5)]
+
+    def training(capture):
+        w = table(7)
+        moves = T.optim.SGD([w], lr=0.1)
+
+        @capture
+        def step(places):
+            moves.zero_grad()
+            loss = F.embedding(places, w).sin().sum()
+            loss.backward()
+            moves.step()
+            return loss
+
+        found = []
+        for k, at in enumerate(places):
+            moves.param_groups[0]["lr"] = 0.1 * (k + 1) if k < 4 else float("inf")
+            found.append(step(at))
+        return [t.detach().numpy().tobytes() for t in (*found, w, w.grad)]
+
+    count = by_rows(monkeypatch)
+    found = training(T.compile)
+    assert count[0]
+    assert found == training(lambda f: f)
+    dense(monkeypatch)
+    assert found == training(lambda f: f)
+
+
+def test_tables_are_forgotten_with_their_parameters():
+    w = table(3)
+    waiting(w, T.tensor([9, 11, 9]))
+    assert len(deferred.tables) == 1
+    del w
+    gc.collect()
+    T.ones(3).sum().item()
+    assert deferred.tables == []
+    assert deferred.nodes == []
+
+
+def test_parameters_without_such_gradients_are_tried_ever_more_rarely(monkeypatch):
+    tried, w = [], table(3)
+    track = deferred.track_table
+    monkeypatch.setattr(
+        deferred, "track_table", lambda s, *, waits: (tried.append(waits), track(s, waits=waits))
+    )
+    moves = T.optim.SGD([w], lr=0.1)
+    for _ in range(9):
+        moves.zero_grad()
+        w.sum().backward()
+        moves.step()
+    assert [k for k, waits in enumerate(tried, 1) if waits] == [1, 2, 4, 8]
+    assert not any(reference() is w.storage for reference in deferred.tables)
+
+
+def test_threads_train_tables_of_their_own():
+    def bits():
+        return trained(LOOKS["embedding"], 7, "float32", reads=())
+
+    expected, found = bits(), []
+    threads = [
+        threading.Thread(target=lambda: found.append([bits() for _ in range(10)])) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[expected] * 10] * 4
+
+
+def test_values_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    ways = []
+    for L in (T, torch):
+        w = L.tensor(np.random.default_rng(0).standard_normal((ROWS, 8)).astype(np.float32))
+        w.requires_grad_()
+        moves, rng = L.optim.SGD([w], lr=0.1), np.random.default_rng(1)
+        for _ in range(6):
+            moves.zero_grad()
+            L.nn.functional.embedding(L.tensor(rng.integers(0, ROWS, 20)), w).sin().sum().backward()
+            moves.step()
+        ways.append((w.detach().numpy(), w.grad.numpy()))
+    for ours, theirs in zip(*ways, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
