@@ -13,6 +13,7 @@ import adjit as T
 from adjit.nn import functional as F
 from adjit.ops import steps
 from adjit.schedule import deferred
+from adjit.storage import SMALL
 
 ROWS = 60
 
@@ -259,6 +260,86 @@ def test_a_captured_step_gives_the_same_bits(monkeypatch):
     assert found == training(lambda f: f)
     dense(monkeypatch)
     assert found == training(lambda f: f)
+
+
+def capturing(reads, width=3):
+    """A parameter, and a captured step along it that gives what `reads` makes of the gradient inside."""
+    w = table(width)
+    moves = T.optim.SGD([w], lr=0.5)
+
+    @T.compile
+    def step(places):
+        moves.zero_grad()
+        loss = lost(places, w)
+        loss.backward()
+        moves.step()
+        return loss, reads(w.grad)
+
+    return w, step
+
+
+@pytest.mark.parametrize(
+    "reads", [lambda g: None, lambda g: g, lambda g: g.sum(), lambda g: g[9:12] + 1]
+)
+def test_gradients_of_captured_steps_are_there_for_whoever_asks(reads, monkeypatch):
+    count = by_rows(monkeypatch)
+    w, step = capturing(reads)
+    kept, places = [], [T.tensor([9, 11, 9]), T.tensor([10, 10, 12])]
+    for k in range(6):
+        before = w.detach().clone()
+        _, found = step(places[k % 2])
+        assert (w.detach()[8:] == (before - 0.5 * w.grad)[8:]).all() or k % 3
+        kept.append((k, w.grad, found))
+    assert count[0] > 1
+    for k, gradient, found in kept:
+        expected = np.zeros((ROWS, 3), np.float32)
+        np.add.at(expected, places[k % 2].numpy(), 1)
+        np.testing.assert_array_equal(gradient.numpy(), expected)
+        if found is not None:
+            np.testing.assert_array_equal(
+                found.numpy(), np.array(reads(T.tensor(expected)).tolist())
+            )
+
+
+def test_captured_steps_make_no_tables():
+    _, step = capturing(lambda g: None, width=SMALL // ROWS)
+    places = T.tensor([9, 11, 9])
+    for _ in range(5):
+        step(places)
+    assert [node.recipe.name for node in deferred.nodes] == ["constant_float", "copy_elements"]
+    with T.profiler.profile() as profile:
+        step(places)
+    names = {event.key.split("_float")[0] for event in profile.key_averages()}
+    assert "sgd_rows" in names
+    assert not names & {"add_to_table", "add_chains"}
+
+
+def test_memory_of_others_is_read_at_once_by_captured_steps():
+    w, step = capturing(lambda g: None)
+    array = np.array([9, 11, 9])
+    for _ in range(4):
+        step(T.from_numpy(array))
+        array += 1
+        assert w.grad.sum(1).nonzero().flatten().tolist() == [array[0] - 1, array[1] - 1]
+    places = T.tensor([9, 11, 9])
+    shown = places.numpy()
+    for _ in range(4):
+        step(places)
+        shown += 1
+        assert w.grad.sum(1).nonzero().flatten().tolist() == [shown[0] - 1, shown[1] - 1]
+
+
+def test_a_captured_step_that_fails_moves_nothing():
+    w, step = capturing(lambda g: None)
+    for _ in range(3):
+        step(T.tensor([9, 11, 9]))
+    before, gradient = w.detach().clone(), w.grad
+    with pytest.raises(IndexError, match="index out of range in self"):
+        step(T.tensor([9, 11, ROWS]))
+    assert (w.detach() == before)[8:].all()
+    assert gradient[9].tolist() == [2, 2, 2]
+    step(T.tensor([9, 11, 9]))
+    assert (w[9] == before[9] - 1).all()
 
 
 def test_tables_are_forgotten_with_their_parameters():

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
+from ..errors import CallSite
 from ..graph import record
-from ..graph.node import NO_GRAD, Meta
+from ..graph.node import NO_GRAD, Meta, Node
 from ..graph.state import state
+from ..schedule.planning.recipe import Recipe
 from ..storage import Storage
 from .inputs import StorageOf, meta_of
 
 
 class Slot(NamedTuple):
-    """Where a value is after a replay: in a block of the plan, in a storage, or a constant."""
+    """Where a value is after a replay: in a block of the plan, in a storage, a constant, or recorded."""
 
     block: int = -1
     storage: StorageOf | None = None
     constant: Any = None
+    table: RecordedTable | None = None
+
+
+class RecordedTable(NamedTuple):
+    """A gradient that is recorded after a replay, not computed: the rows of a table that is zero otherwise."""
+
+    table: Recipe
+    zeros: Recipe
+    offsets: tuple[int, ...] | None
+    call_site: CallSite | None
+    rows: tuple[Slot, ...]  # indices and values
+
+    @classmethod
+    def of(cls, node: Node, slot: Callable[[Any], Slot]) -> RecordedTable:
+        """What says how to record a node again, on values whose slots are told."""
+        zeros, *rows = node.inputs or ()
+        assert isinstance(node.recipe, Recipe)
+        assert isinstance(zeros.recipe, Recipe)
+        return cls(node.recipe, zeros.recipe, node.offsets, node.call_site, tuple(map(slot, rows)))
+
+    def record(self, rows: Iterable[Node]) -> tuple[Node, Node]:
+        """The zeros and the table, recorded on indices and values of a replay."""
+        zeros, table = record.new_node(Node), record.new_node(Node)
+        zeros.recipe, zeros.inputs, zeros.offsets, zeros.scalars = self.zeros, (), None, (0,)
+        zeros.call_site = None
+        table.recipe, table.offsets, table.scalars = self.table, self.offsets, ()
+        table.inputs, table.call_site = (zeros, *rows), self.call_site
+        return zeros, table
 
 
 class NewTensor(NamedTuple):

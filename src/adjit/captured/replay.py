@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
@@ -18,9 +19,9 @@ from ..graph import record
 from ..graph.fastpath import Fallback, Runtime, runtime
 from ..graph.node import Meta, Spec
 from ..graph.state import state
-from ..schedule import plan_cache
+from ..schedule import deferred, plan_cache
 from ..schedule.jit import native
-from ..schedule.settle import copy_of, lock, pending, settle, waiting
+from ..schedule.settle import copy_of, drop_unwanted, lock, pending, settle, waiting
 from ..shapes import Size
 from ..storage import SMALL, BorrowedMemory, Storage, Version
 from .backward import CapturedBackward, lose_history
@@ -45,6 +46,7 @@ from .outputs import (
     NewTensor,
     Output,
     OutputBuilder,
+    RecordedTable,
     Slot,
     is_constant,
     is_nothing,
@@ -107,7 +109,7 @@ class Replay:
         values = [value_slot.__get__(storage) for storage in session.written]
         values += [left.slot.constant for left in self._lefts() if isinstance(left, NewTensor)]
         values += [value for rooted in self.rooted for value in rooted.backward.values]
-        batch = reachable(values)
+        values, batch = self._find_tables(session, values)
         self._lay_out(session, batch, values)
         self._describe_effects(session, arguments, self.part.blocks)
         self.part.link()
@@ -116,6 +118,21 @@ class Replay:
         del self.homes  # or the values at which others look could not be written over
         self.draws = [*session.draws]
         self._drawn: list[tuple[Any, Any]] = [(None, None)] * len(self.draws)  # the last numbers
+
+    def _find_tables(self, session: Session, values: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Leave out gradients of which only rows are read; the values that are wanted, and the nodes behind
+        them."""
+        gradients = {id(g.slot.constant) for _, _, g in self.grads if isinstance(g, NewTensor)}
+        wanted = Counter(map(id, values))
+        tables = {id(t): t for t in session.tables if wanted[id(t)] == 1 and id(t) in gradients}
+        rows = [value for table in tables.values() for value in (table.inputs or ())[1:]]
+        found = [value for value in values if id(value) not in tables] + rows
+        batch = reachable(found)
+        if not tables.keys().isdisjoint(map(id, batch)):  # some are read as a whole after all
+            self.tables: dict[int, Any] = {}
+            return values, reachable(values)
+        self.tables = tables
+        return found, batch
 
     # ----- what the function did, in terms of any call -----
 
@@ -337,6 +354,8 @@ class Replay:
         def slot(value: Any) -> Slot:
             if id(value) in blocks:
                 return Slot(blocks[id(value)])
+            if id(value) in self.tables:
+                return Slot(table=RecordedTable.of(value, slot))
             if id(value) in self._holders:
                 return Slot(storage=self._storage_of(self._holders[id(value)][0]))
             return Slot(constant=value)
@@ -370,7 +389,7 @@ class Replay:
             for k, seen in enumerate([*session.arguments, *self._outside])
             if seen.counter.__class__ is Version and seen.counter.version != seen.version
         ]
-        del self._holders, self._outside
+        del self._holders, self._outside, self.tables
         self._find_plain()
 
     def _find_plain(self) -> None:
@@ -468,7 +487,7 @@ class Replay:
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
         with lock:
-            settle(everything=True)
+            self._settle()
             if native.is_wanted:
                 native.settled(plan_cache.compiler.add)
             externals = look_up(self.sources, arguments)
@@ -495,12 +514,22 @@ class Replay:
                     return self._wait(arguments, call, journal)
                 for owner in self.replaced:
                     _let_go(meta_of(*owner, arguments), journal)
+                drop_unwanted(deferred.nodes)
                 blocks = self.part.prepare(externals, drawn)
                 return self._run(arguments, blocks, kept, drawn, journal)
             except BaseException:
                 for undo in reversed(journal):
                     undo()
                 raise
+
+    def _settle(self) -> None:
+        """Run everything that is recorded, but for what this call replaces without having read it."""
+        with deferred.setting_aside(
+            []
+            if not deferred.nodes
+            else [meta.grad.storage.value for _, meta in self.replaced if meta.grad is not None]
+        ):
+            settle(everything=True)
 
     def _run(
         self, arguments: Sequence[Any], blocks: Sequence[Any], kept: list[Externals],
@@ -536,13 +565,23 @@ class Replay:
                     lose_history(made[k])
             return [itself if k < 0 else made[k] for k, itself in self.returned]
         nodes: dict[int, Any] = {}
+        tables: list[Any] = []
+        read: list[Any] = []  # by them, from outside
 
-        def value_of(slot: Slot) -> Any:
+        def computed(slot: Slot) -> Any:
             if slot.block < 0:
                 return slot.constant if slot.storage is None else slot.storage.find(arguments).value
             if slot.block not in nodes:
                 nodes[slot.block] = record.ready_node(blocks[slot.block])
             return nodes[slot.block]
+
+        def value_of(slot: Slot) -> Any:
+            if slot.table is None:
+                return computed(slot)
+            rows = slot.table.rows
+            read.extend([computed(row) for row in rows if row.block < 0])
+            tables.extend(slot.table.record(map(computed, rows)))
+            return tables[-1]
 
         make = OutputBuilder(arguments, value_of)
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
@@ -559,8 +598,11 @@ class Replay:
             ),
             setting([counter for counter, _ in counted], "version", [n for _, n in counted]),
             setting([meta for meta, _ in grads], "grad", [grad for _, grad in grads]),
+            calling([partial(deferred.nodes.extend, tables)]),
         )
         self.part.run((done, journal.clear))
+        if not all(map(deferred.is_ours, read)):
+            settle(everything=True)
         results = [make(left) for left in self.results]
         for rooted, values in zip(self.rooted, kept, strict=True):
             values += [(value_of(Slot(block)), 0) for block in rooted.blocks]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..atomic import at_once, calling, together
 from ..graph import call_sites
-from ..graph.node import GradNode, Meta, sequence
+from ..graph.node import GradNode, Meta, Node, sequence
 from ..graph.state import Sites, state
 from ..schedule.settle import captured_threads, give_up, pending, stop_capturing
 from ..storage import Storage
@@ -91,6 +91,7 @@ class Session:
         self.new_metas: set[Meta] = set()
         self.problem = ""  # why what was done cannot be repeated by a plan
         self.draws: list[Draw] = []
+        self.tables: list[Node] = []  # gradients of which only rows were read
         self.sites: Sites = {}  # where the nodes were recorded
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
         self.began = sequence()  # backward nodes with lower numbers are not the function's own
@@ -112,6 +113,10 @@ class Session:
         So do all others where the values are unique: backward draws the mask of a dropout again.
         """
         self.draws.append(Draw(len(pending), tuple(values), again, is_unique, save))
+
+    def can_wait(self, gradient: Node) -> None:
+        """Note a gradient, the rows of a table, of which the function reads no more than these rows."""
+        self.tables.append(gradient)
 
     def depends_on(self, read: Callable[[], Any]) -> None:
         """What was captured holds as long as `read()` gives what it gives now."""

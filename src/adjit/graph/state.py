@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .. import errors
 from .levels import Level
-from .node import Edge, GradNode
+from .node import Edge, GradNode, Node
 
 
 class CapturingSession(Protocol):
@@ -26,6 +26,9 @@ class CapturingSession(Protocol):
         save: Callable[[], Callable[[], object]] | None = None,
     ) -> None:  # fmt: skip
         """The next node whose Python numbers contain `values` takes those of `again()` later."""
+
+    def can_wait(self, gradient: Node) -> None:
+        """Note a gradient, the rows of a table, of which the function reads no more than these rows."""
 
     def ran_backward(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""

@@ -71,6 +71,8 @@ def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, Reco
                 storage = param.storage
                 _dense[storage] = steps = 0 if table else _dense.get(storage, 0) + 1
                 deferred.track_table(storage, waits=steps & (steps - 1) == 0)
+            elif table is not None:
+                state.session.can_wait(grad.storage.value)
     return found
 
 

@@ -13,10 +13,11 @@ holds a value counts as somebody who may look at it.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple
@@ -88,6 +89,20 @@ def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool
         batch[:0], nodes[:] = back, left
 
 
+@contextlib.contextmanager
+def setting_aside(values: Iterable[Any]) -> Iterator[None]:
+    """Leave out tables, and the zeros that they begin with, whatever is run meanwhile."""
+    aside = {id(value) for table in values if table.inputs for value in (table, table.inputs[0])}
+    kept = [node for node in nodes if id(node) in aside]
+    left = [node for node in nodes if id(node) not in aside]
+    try:
+        nodes[:] = left
+        del left  # or none of them would be unwanted
+        yield
+    finally:
+        nodes[:0] = kept
+
+
 def put_off(part: DeferredPart, left: list[Any]) -> list[Any]:
     """Leave out the nodes that are kept; after an error they stay in `pending`, behind what it left."""
     still_pending = set(map(id, left))
@@ -142,7 +157,7 @@ def _states(
 ) -> list[DeferredState]:
     """What becomes of each node, of which graphs hold so many references."""
     outside = _counted((v, 1) for node in batch for v in node.inputs if id(v) not in places)
-    staying = {key for key, entry in outside.items() if not _is_alone(entry) and _is_ours(entry[0])}
+    staying = {key for key, entry in outside.items() if not _is_alone(entry) and is_ours(entry[0])}
     states: list[DeferredState] = []
     for node, count in zip(batch, others(batch, uses_of(batch)), strict=True):
         held = count - NOBODY
@@ -195,7 +210,7 @@ def take_tables(batch: list[Any], taken: list[Any]) -> None:
     waiting = [
         node for node in found
         if node.recipe.spec.nbytes >= LEAST and not uses[id(node)] and id(node) not in asked
-        and all(id(value) in places or _is_ours(value) for value in node.inputs)
+        and all(id(value) in places or is_ours(value) for value in node.inputs)
     ]  # fmt: skip
     counts = dict(zip(map(id, batch), others(batch, uses), strict=True))
     zeros = [node.inputs[0] for node in waiting]
@@ -207,7 +222,7 @@ def take_tables(batch: list[Any], taken: list[Any]) -> None:
     )
 
 
-def _is_ours(value: Any) -> bool:
+def is_ours(value: Any) -> bool:
     """Whether nobody outside looks at a value that is there, so that it stays as it is."""
     if value.recipe is not None or value.address.__class__ is BorrowedMemory:
         return False
