@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 
 import numpy as np
@@ -340,6 +341,131 @@ def test_a_captured_step_that_fails_moves_nothing():
     assert gradient[9].tolist() == [2, 2, 2]
     step(T.tensor([9, 11, 9]))
     assert (w[9] == before[9] - 1).all()
+
+
+class Program:
+    """What a program of random statements about two tables has seen, as bytes and numbers."""
+
+    def __init__(self, seed):
+        self.pick, self.draw = random.Random(seed), np.random.default_rng(seed)
+        width = self.pick.choice([1, 3, 33, 70])
+        numbers = (
+            self.draw.standard_normal(shape) for shape in ((ROWS, width), (ROWS, width), width)
+        )
+        *self.tables, self.factor = (
+            T.tensor(n.astype(np.float32)).requires_grad_() for n in numbers
+        )
+        self.params = [*self.tables, self.factor]
+        self.moves = T.optim.SGD(self.params, lr=0.1)
+        self.arrays = [self.draw.integers(0, ROWS, 5) for _ in range(2)]
+        self.seen, self.steps = [], {}
+        for _ in range(self.pick.randrange(6, 16)):
+            self.make_a_statement()
+
+    def chance(self, share):
+        return self.pick.random() < share
+
+    def places(self):
+        if self.chance(0.3):
+            return T.from_numpy(self.pick.choice(self.arrays))
+        return T.tensor(self.draw.integers(0, ROWS, self.pick.choice([1, 4, 9])))
+
+    def look(self, w, places):
+        padding = 9 if self.chance(0.2) else None
+        how = self.pick.choice(["embedding", "brackets", "index_select", "dense too"])
+        if how in ("embedding", "dense too"):
+            rows = F.embedding(places, w, padding_idx=padding)
+            return rows * w.sum() if how == "dense too" and self.chance(0.5) else rows
+        return w[places] if how == "brackets" else w.index_select(0, places)
+
+    def make_a_statement(self):
+        w = self.pick.choice(self.tables)
+        statements = {
+            self.train: 9,
+            self.captured: 4,
+            self.look_at: 3,
+            self.moves.step: 1,
+            self.option: 2,
+        }
+        statements |= {self.write_array: 1, self.write: 1}
+        statement = self.pick.choices([*statements], [*statements.values()])[0]
+        statement(w) if statement.__name__ in ("train", "look_at", "write") else statement()
+
+    def train(self, w):
+        self.moves.zero_grad(set_to_none=self.chance(0.7))
+        places = self.places()
+        loss = (self.look(w, places) * self.factor).sin().sum()
+        if self.chance(0.3):
+            loss = (
+                loss
+                + (self.look(self.pick.choice(self.tables), self.places()) * self.factor)
+                .cos()
+                .sum()
+            )
+        loss.backward(retain_graph=self.chance(0.2))
+        if self.chance(0.2):
+            self.seen.append(loss.item())
+        if self.chance(0.15):
+            places.clamp_(max=3)
+        if self.chance(0.2) and w.grad is not None:
+            how = self.pick.randrange(4)
+            self.seen.append(
+                w.grad.numpy() if how == 0 else w.grad.sum().item() if how == 1 else w.grad
+            )
+            if how == 2:
+                w.grad.mul_(0.5)
+            if how == 3:
+                T.nn.utils.clip_grad_norm_(self.tables, 1.0)
+        if self.chance(0.85):
+            self.moves.step()
+
+    def captured(self):
+        key = self.pick.randrange(2)
+        w, moves, factor = self.tables[key], self.moves, self.factor
+
+        def step(places):
+            moves.zero_grad()
+            loss = (F.embedding(places, w) * factor).sin().sum()
+            loss.backward()
+            moves.step()
+            return loss
+
+        self.seen.append(self.steps.setdefault(key, T.compile(step))(self.places()).detach())
+
+    def look_at(self, w):
+        how = self.pick.randrange(5)
+        if how == 0:
+            self.seen.append(w.detach().numpy())
+        elif w.grad is not None:
+            self.seen.append(w.grad if how < 3 else w.grad.clone())
+        else:
+            self.seen.append((w * 2)[4])
+
+    def option(self):
+        name, values = self.pick.choice([("lr", [0.1, 0.2, 0.0]), ("weight_decay", [0, 0.1])])
+        self.moves.param_groups[0][name] = self.pick.choice(values)
+
+    def write_array(self):
+        self.pick.choice(self.arrays)[:] = self.draw.integers(0, ROWS, 5)
+
+    def write(self, w):
+        with T.no_grad():
+            w[3] = 1.0
+
+    def bits(self):
+        everything = [*self.seen, *self.params, *[p.grad for p in self.params]]
+        return [
+            t.detach().numpy().tobytes() if isinstance(t, T.Tensor) else np.array(t).tobytes()
+            for t in everything
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nobody_can_tell_that_gradients_wait(seed, monkeypatch):
+    found = Program(seed).bits()
+    dense(monkeypatch)
+    monkeypatch.setattr(deferred, "take_tables", lambda *_: None)
+    assert found == Program(seed).bits()
 
 
 def test_tables_are_forgotten_with_their_parameters():

@@ -22,10 +22,10 @@ class Slot(NamedTuple):
     block: int = -1
     storage: StorageOf | None = None
     constant: Any = None
-    table: RecordedTable | None = None
+    table: TableSlot | None = None
 
 
-class RecordedTable(NamedTuple):
+class TableSlot(NamedTuple):
     """A gradient that is recorded after a replay, not computed: the rows of a table that is zero otherwise."""
 
     table: Recipe
@@ -35,7 +35,7 @@ class RecordedTable(NamedTuple):
     rows: tuple[Slot, ...]  # indices and values
 
     @classmethod
-    def of(cls, node: Node, slot: Callable[[Any], Slot]) -> RecordedTable:
+    def of(cls, node: Node, slot: Callable[[Any], Slot]) -> TableSlot:
         """What says how to record a node again, on values whose slots are told."""
         zeros, *rows = node.inputs or ()
         assert isinstance(node.recipe, Recipe)

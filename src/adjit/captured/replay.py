@@ -46,8 +46,8 @@ from .outputs import (
     NewTensor,
     Output,
     OutputBuilder,
-    RecordedTable,
     Slot,
+    TableSlot,
     is_constant,
     is_nothing,
     origin_of,
@@ -355,7 +355,7 @@ class Replay:
             if id(value) in blocks:
                 return Slot(blocks[id(value)])
             if id(value) in self.tables:
-                return Slot(table=RecordedTable.of(value, slot))
+                return Slot(table=TableSlot.of(value, slot))
             if id(value) in self._holders:
                 return Slot(storage=self._storage_of(self._holders[id(value)][0]))
             return Slot(constant=value)
