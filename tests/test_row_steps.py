@@ -171,6 +171,21 @@ def test_a_gradient_that_is_looked_at_before_the_step_is_one(monkeypatch):
     assert w[9].tolist() == [x - 1 for x in before]
 
 
+def test_gradients_that_were_set_to_zero_wait_too(monkeypatch):
+    count = by_rows(monkeypatch)
+    w, places = table(3), T.tensor([9, 11, 9])
+    moves, before = waiting(w, places), w.detach().clone()
+    for _ in range(3):
+        moves.zero_grad(set_to_none=False)
+        lost(places, w).backward()
+        kept = w.grad
+        moves.step()
+    assert count[0] == 1 + 3
+    assert w.grad is kept
+    assert (w[9] == before[9] - 1 - 1 - 1).all()
+    assert w.grad[9].tolist() == [2, 2, 2]
+
+
 def test_clipped_gradients_and_sums_of_two_walks_are_dense():
     w, places = table(3), T.tensor([9, 11, 9])
     moves = waiting(w, places)

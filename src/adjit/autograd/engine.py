@@ -32,10 +32,12 @@ from ..graph.node import (
     sequence,
 )
 from ..graph.operation import SavePlan
+from ..graph.primitives import is_filled_with_zeros, names_rows
 from ..graph.record import as_tensor, as_tensors
 from ..graph.state import observers, record_gradients, resume_gradients, state
 from ..graph.trace import Trace, TraceEntry, remembered
 from ..graph.view import ViewVjp
+from ..graph.write import store
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
 from ..ops.reduce import sum_to
@@ -149,6 +151,8 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
             t.set_grad(g if is_own else g.clone() if state.grad else own_copy(g))
         elif state.grad:
             t.set_grad(total.record(old, g))
+        elif names_rows(g) and g.spec is old.spec and is_filled_with_zeros(old):
+            store(old, g)  # so that it can wait
         else:
             old.add_(g)
 

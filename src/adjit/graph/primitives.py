@@ -64,6 +64,12 @@ def is_filled_with_zeros(t: TensorBase) -> bool:
     return is_constant and value.scalars == (0,)
 
 
+def names_rows(t: TensorBase) -> bool:
+    """Whether a tensor is recorded as a table that is zero but for some rows: +0, as sums that begin there are."""
+    recipe = t.storage.value.recipe
+    return recipe.__class__ is Recipe and recipe.fusion.rows is not None
+
+
 def fresh_node(spec: Spec) -> Node:
     """A value of undefined bytes."""
     return ready_node(fresh_block(spec.nbytes, spec.device))
