@@ -862,6 +862,108 @@ def test_lines_of_a_grid(name, turned):
                 call(*map(adjit.tensor, (x, bad, source))).tolist()
 
 
+GRIDS = {
+    "gather": lambda L, x, dim, i, v: x.gather(dim, i),
+    "scatter": lambda L, x, dim, i, v: x.scatter(dim, i, v),
+    "scatter, a number": lambda L, x, dim, i, v: x.scatter(dim, i, 3),
+    "scatter_add": lambda L, x, dim, i, v: x.scatter_add(dim, i, v),
+} | {
+    f"{reduce}{' of others' if not whole else ''}": lambda L, x, dim, i, v, r=reduce, w=whole: (
+        x.scatter_reduce(dim, i, v, r, include_self=w)
+    )
+    for reduce in ("sum", "prod", "mean", "amax", "amin")
+    for whole in (True, False)
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8", "int16"])
+@pytest.mark.parametrize("name", GRIDS)
+def test_indices_that_axes_share_give_what_indices_of_each_give(name, dtype):
+    random = np.random.default_rng(0)
+    cases = [((5, w), 0, (9, w)) for w in (1, 7, 8, 33, 100)]
+    cases += [
+        ((6, 5), 1, (6, 9)),
+        ((3, 4, 5), 0, (7, 4, 5)),
+        ((3, 4, 5), 1, (3, 7, 5)),
+        ((5, 4), 0, (3, 2)),
+        ((2, 5, 3), 2, (2, 2, 1)),
+    ]
+    for shape, dim, sizes in cases:
+        x, v = (random.integers(1, 5, size).astype(dtype) for size in (shape, sizes))
+        if dtype.startswith("float"):
+            v.flat[0], v.flat[-1], x.flat[1] = np.nan, -0.0, -0.0
+        places = random.integers(0, shape[dim], sizes[dim])
+        index = (
+            adjit.tensor(places)
+            .view([-1 if d == dim else 1 for d in range(len(shape))])
+            .expand(sizes)
+        )
+        for table in (
+            adjit.tensor(x),
+            adjit.tensor(np.asfortranarray(x)),
+            adjit.tensor(x).mT.contiguous().mT,
+        ):
+            found = GRIDS[name](adjit, table, dim, index, adjit.tensor(v))
+            expected = GRIDS[name](adjit, adjit.tensor(x), dim, index.contiguous(), adjit.tensor(v))
+            assert found.shape == expected.shape
+            assert found.numpy().tobytes() == expected.numpy().tobytes()
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_gradients_through_indices_that_axes_share(name):
+    index = adjit.tensor([0, 2, 2, 1]).unsqueeze(1).expand(4, 3)
+    ways = []
+    for places in (index, index.contiguous()):
+        x = adjit.tensor(
+            np.random.default_rng(0).permutation(12).reshape(4, 3) + 1.0, requires_grad=True
+        )
+        v = adjit.tensor(
+            np.random.default_rng(1).permutation(12).reshape(4, 3) + 1.5, requires_grad=True
+        )
+        found = GRIDS[name](adjit, x, 0, places, v)
+        (found * adjit.arange(12).view(4, 3)).sum().backward()
+        ways.append([g.tolist() for g in (x.grad, v.grad) if g is not None])
+    assert ways[0] == ways[1]
+
+
+def test_an_index_of_a_shared_axis_that_is_out_of_bounds_is_told():
+    x, v = adjit.zeros(3, 4), adjit.ones(2, 4)
+    for bad in (3, -1):
+        index = adjit.tensor([0, bad]).unsqueeze(1).expand(2, 4)
+        for call in GRIDS.values():
+            with pytest.raises(
+                RuntimeError, match=f"index {bad} is out of bounds for dimension 0 with size 3"
+            ):
+                call(adjit, x, 0, index, v).tolist()
+    assert x.sum().item() == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8", "int16", "bool"])
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 31, 32, 33, 65, 200])
+def test_rows_of_all_widths(width, dtype):
+    random = np.random.default_rng(width)
+    x = random.integers(0, 2 if dtype == "bool" else 100, (5, width)).astype(dtype)
+    v = random.integers(0, 2 if dtype == "bool" else 100, (9, width)).astype(dtype)
+    places = random.integers(-5, 5, 9)
+    for table in (
+        adjit.tensor(x),
+        adjit.tensor(np.tile(x, (1, 2)))[:, :width],
+        adjit.tensor(x.T.copy()).T,
+    ):
+        index = adjit.tensor(places)
+        np.testing.assert_array_equal(table[index].numpy(), x[places])
+        np.testing.assert_array_equal(table[:, index[:3] * 0].numpy(), x[:, places[:3] * 0])
+        np.testing.assert_array_equal(table.index_select(0, index % 5).numpy(), x[places % 5])
+        expected = x.copy()
+        np.add.at(expected, places, v)
+        found = table.index_put((index,), adjit.tensor(v), accumulate=True)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        assert (
+            found.numpy().tobytes()
+            == table.index_add(0, index % 5, adjit.tensor(v)).numpy().tobytes()
+        )
+
+
 def test_index_add_takes_a_factor_that_the_elements_can_hold():
     where = adjit.tensor([3, 0])
     found = adjit.tensor([False, True, False, False]).index_add(

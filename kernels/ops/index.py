@@ -32,6 +32,7 @@ from ..language.device import instead_of
 from ..language.lanes import (
     LANES,
     combine,
+    copy_run,
     load_block,
     prefetch,
     spread,
@@ -98,7 +99,73 @@ def are_rows_on_gpu(indices, count, axes, status):
     return True
 
 
+@helper
+def place_of(index, size):
+    """Which row an index names that may count from the end."""
+    return index + (size & (index >> 63))
+
+
 # --------------------------------------------------------------------------- tables
+
+AHEAD = 12  # rows: 20,480 of 64 float32 in 2.5 MB take 61 us for 69, with AVX2 66 for 77
+SHORT = 8  # elements of a row, of fewer of which masked vectors take longer than a loop
+
+
+@helper
+def copy_rows(out, x, indices, rows, size, step, inner):
+    """The rows of a table that indices name, one after the other, all of which there are."""
+    if inner == 1:
+        for row in range(rows):
+            out[row] = x[place_of(indices[row], size) * step]
+        return
+    if inner < SHORT:
+        for row in range(rows):
+            source = shifted(x, place_of(indices[row], size) * step)
+            for k in range(inner):
+                out[row * inner + k] = source[k]
+        return
+    for row in range(rows):
+        copy_run(shifted(out, row * inner), shifted(x, place_of(indices[row], size) * step), inner)
+
+
+@instead_of(copy_rows)
+def copy_rows_on_gpu(out, x, indices, rows, size, step, inner):
+    """Element by element: threads share out the rows."""
+    for row in range(rows):
+        source = shifted(x, place_of(indices[row], size) * step)
+        for k in range(inner):
+            out[row * inner + k] = source[k]
+
+
+@helper
+def add_rows(out, indices, count, skipped, size, step, values, value_row, width, T):
+    """Rows of values added to those of a table that indices name, all of which there are."""
+    if width < SHORT:
+        for i in range(count):
+            if indices[i] != skipped:
+                target = shifted(out, place_of(indices[i], size) * step)
+                for k in range(width):
+                    target[k] = T(target[k] + values[i * value_row + k])
+        return
+    for i in range(count):
+        if indices[i] != skipped:
+            place, row = place_of(indices[i], size) * step, i * value_row
+            prefetch(out, place_of(indices[min(i + AHEAD, count - 1)], size) * step)
+            for k in range(0, width, LANES):
+                part = min(LANES, width - k)
+                more = load_block(values, row + k, part, T(0))
+                total = combine(add, load_block(out, place + k, part, T(0)), more)
+                store_block(out, place + k, total, part)
+
+
+@instead_of(add_rows)
+def add_rows_on_gpu(out, indices, count, skipped, size, step, values, value_row, width, T):
+    """Element by element: threads share out the columns."""
+    for i in range(count):
+        if indices[i] != skipped:
+            target = shifted(out, place_of(indices[i], size) * step)
+            for k in range(width):
+                target[k] = T(target[k] + values[i * value_row + k])
 
 
 @kernel
@@ -120,20 +187,16 @@ def read_table(args, start, stop):
     p = words(args)
     x, indices, out, status = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I)
     count, outer_step, inner, inner_step, axes = p[4], p[5], p[6], p[7], shifted(p, 8)
-    is_single = inner == 1 and axes[0] == 1
+    are_dense = axes[0] == 1 and inner_step == 1
     size, step, lowest = axes[2], axes[3], axes[4]
     unit = start
     while unit < stop:
         o, i = unit // count, unit % count
         rows = min(count - i, stop - unit)
-        if is_single and are_places(shifted(indices, i), rows, lowest, size):
-            place, source, target = (
-                shifted(indices, i),
-                shifted(x, o * outer_step),
-                shifted(out, unit),
-            )
-            for k in range(rows):
-                target[k] = source[(place[k] + (size & (place[k] >> 63))) * step]
+        places = shifted(indices, i)
+        if are_dense and are_places(places, rows, lowest, size):
+            target, source = shifted(out, unit * inner), shifted(x, o * outer_step)
+            copy_rows(target, source, places, rows, size, step, inner)
             unit += rows
             continue
         for row in range(i, i + rows):
@@ -183,6 +246,13 @@ def add_to_table(args, start, stop):
         return  # before anything is written: a plan may have this write over what others have read
     for o in range(start // inner, (stop + inner - 1) // inner):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        if axes[0] == inner_step == value_inner == 1:
+            target, source = shifted(out, o * outer_step), shifted(values, o * value_outer)
+            add_rows(
+                shifted(target, first), indices, count, skipped, axes[2], axes[3],
+                shifted(source, first), value_row, last - first, T,
+            )  # fmt: skip
+            continue
         for i in range(count):
             offset = row_offset(indices, count, i, axes, status)
             if offset == NOTHING:
@@ -191,13 +261,9 @@ def add_to_table(args, start, stop):
                 continue
             source = shifted(values, o * value_outer + i * value_row)
             target = shifted(out, o * outer_step + offset)
-            if inner_step == 1 and value_inner == 1:
-                for k in range(first, last):
-                    target[k] = T(target[k] + source[k])
-            else:
-                for k in range(first, last):
-                    place = k * inner_step
-                    target[place] = T(target[place] + source[k * value_inner])
+            for k in range(first, last):
+                place = k * inner_step
+                target[place] = T(target[place] + source[k * value_inner])
 
 
 # Rows met one after the other, each with all that is added to it: the result is written once, and threads share
@@ -266,9 +332,6 @@ def add_row(total, table, i, count, factor, is_weighted, T):
     """`total` and the first `count` of the `LANES` elements from table[i] on, times a factor."""
     row = load_block(table, i, count, T(0))
     return combine(add, total, combine(mul, row, spread(factor)) if is_weighted else row)
-
-
-AHEAD = 12  # rows: 20,480 of 64 float32 in 2.5 MB take 61 us for 69, with AVX2 66 for 77
 
 
 @helper
@@ -495,6 +558,30 @@ def one_hot(args, start, stop):
 SUM, PRODUCT, LARGEST, SMALLEST = 0, 1, 2, 3  # the scalar word of `reduce_grid`
 
 
+@helper
+def joined(old, value, reduction, T):
+    """What two elements are reduced to; of the same ones the first, of NaNs one."""
+    if reduction == SUM:
+        return T(old + value)
+    if reduction == PRODUCT:
+        return T(old * value)
+    is_further = value > old if reduction == LARGEST else value < old
+    return value if is_further | (value != value) else old
+
+
+@helper
+def join_line(target, step, place, values, value_step, length, reduction, T):
+    """`joined` at places, all of which there are; most often these are sums."""
+    if reduction == SUM:
+        for i in range(length):
+            here = place[i] * step
+            target[here] = T(target[here] + values[i * value_step])
+        return
+    for i in range(length):
+        here = place[i] * step
+        target[here] = joined(target[here], values[i * value_step], reduction, T)
+
+
 @kernel
 def reduce_grid(args, start, stop):
     """out[.., index[.., i, ..], ..] joined with source[.., i, ..] by one of the reductions."""
@@ -503,35 +590,29 @@ def reduce_grid(args, start, stop):
     c = shifted(p, 5)
     shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
     along_out, along_index, along_value = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
+    out_step, index_step, value_step = c[SHARED_X], c[SHARED_INDEX], c[SHARED_SOURCE]
     reduction = c[GROUP_SIZES + 4 * c[GROUP_AXES]]
     for group in range(start // shared, (stop + shared - 1) // shared):
         first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
         target = shifted(out, group_offset(c, group, 1))
         place = shifted(index, group_offset(c, group, 2))
         values = shifted(source, group_offset(c, group, 3))
-        is_plain = reduction == SUM and shared == 1 and along_index == 1
-        if is_plain and are_places(place, length, 0, size):
-            for i in range(length):
-                here = place[i] * along_out
-                target[here] = T(target[here] + values[i * along_value])
+        if shared == 1 and along_index == 1 and are_places(place, length, 0, size):
+            join_line(target, along_out, place, values, along_value, length, reduction, T)
             continue
         for i in range(length):
+            chosen = place[i * along_index + first * index_step]
             for k in range(first, last):
-                chosen = place[i * along_index + k * c[SHARED_INDEX]]
+                if index_step != 0:
+                    chosen = place[i * along_index + k * index_step]
                 if chosen < 0 or chosen >= size:
                     report(status, STATUS_INDEX, chosen, c[AXIS], size)
                     return
-                value = values[i * along_value + k * c[SHARED_SOURCE]]
-                here = chosen * along_out + k * c[SHARED_X]
-                old = target[here]
-                if reduction == SUM:
-                    target[here] = T(old + value)
-                elif reduction == PRODUCT:
-                    target[here] = T(old * value)
-                elif value != value or (
-                    old == old and (value > old if reduction == LARGEST else value < old)
-                ):
-                    target[here] = value
+                here, value = (
+                    chosen * along_out + k * out_step,
+                    values[i * along_value + k * value_step],
+                )
+                target[here] = joined(target[here], value, reduction, T)
 
 
 # --------------------------------------------------------------------------- masks

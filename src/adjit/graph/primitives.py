@@ -65,7 +65,7 @@ def is_filled_with_zeros(t: TensorBase) -> bool:
 
 
 def names_rows(t: TensorBase) -> bool:
-    """Whether a tensor is recorded as a table that is zero but for some rows: +0, as sums that begin there are."""
+    """Whether a tensor is recorded as a table that is +0 but for some rows, which are nowhere -0."""
     recipe = t.storage.value.recipe
     return recipe.__class__ is Recipe and recipe.fusion.rows is not None
 

@@ -69,8 +69,6 @@ def embedding(
     if max_norm is not None:
         limit_norms(weight, input, max_norm, norm_type)
         return look_up(weight, input, padding_idx, scale_grad_by_freq, rows)
-    if not tracers and input.storage.shared:  # so that what reads them can wait
-        input = input.clone()
     return look_up.on(
         indices=input,
         weight=weight,

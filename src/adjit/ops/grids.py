@@ -18,7 +18,7 @@ from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
-from .tables import IN_GRID, at_least_1d, over_first
+from .tables import IN_GRID, at_least_1d, over_first, read_rows, write_rows
 
 LONG = 8  # lines of so many indices take longer than to find where they begin
 
@@ -45,6 +45,22 @@ def grid_words(
         units = 0
         words[5] = max(words[5], 1)
     return tuple(words), units, max(1, GRAIN // max(sizes[dim], 1))
+
+
+def rows_of(dim: int, index: Tensor, shape: Shape | None = None) -> Tensor | None:
+    """The indices along `dim` where all other axes share them, as after `expand`, and have these sizes; else
+    None.
+
+    Rows are moved as such then: of a table of 2000 x 32, 10,000 take 46 us for 381, summed up 72 for 382.
+    """
+    others = [d for d in range(index.ndim) if d != dim]
+    if not others or any(index.shape[d] > 1 and index.stride(d) for d in others):
+        return None
+    if shape is not None and any(index.shape[d] != shape[d] for d in others):
+        return None
+    for d in reversed(others):
+        index = index.select(d, 0)
+    return index
 
 
 def check_grid(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
@@ -113,6 +129,11 @@ def gather_grid(x: Tensor, dim: int, index: Tensor, shape: Shape) -> Tensor:
     places, source = at_least_1d(index).to(dtypes.int64), at_least_1d(x)
     if 0 in out_shape:
         return x.new_empty(out_shape)
+    rows = rows_of(dim, places)
+    if rows is not None:
+        for d, size in enumerate(places.shape):
+            source = source if d == dim else source.narrow(d, 0, size)
+        return read_rows(source, [dim], [rows], IN_GRID, wrap=False).reshape(out_shape)
     words, units, grain = grid_words(
         dim, source.shape, source.stride(), places, contiguous_strides(places.shape)
     )
@@ -143,6 +164,11 @@ def write_to_grid(
         return x.clone()
     places, values, base = at_least_1d(index), at_least_1d(source), at_least_1d(x.contiguous())
     places = places.to(dtypes.int64)
+    rows, adds = rows_of(dim, places, base.shape), scalars == (kernels.SUM,)
+    if rows is not None and (adds or kernel is kernels.write_grid):
+        for d, size in enumerate(places.shape):
+            values = values.narrow(d, 0, size)
+        return write_rows(base, [dim], [rows], values, IN_GRID, add=adds, wrap=False)
     words, units, grain = grid_words(dim, base.shape, base.stride(), places, values.stride())
     kind = x.dtype if kernel is kernels.reduce_grid else carrier(x.dtype)
     out = launch(
@@ -372,7 +398,12 @@ def scatter_join(
 
 def counts_along(x: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor:
     """How many elements went to each place; at least 1."""
-    start = x.new_full(x.shape, int(include_self))
+    shape: Shape = x.shape
+    rows = rows_of(dim, index, shape)
+    if rows is not None:  # the other axes share the counts too
+        shape = tuple([size if d == dim else 1 for d, size in enumerate(shape)])
+        index = rows.reshape([-1 if d == dim else 1 for d in range(index.ndim)])
+    start = x.new_full(shape, int(include_self))
     ones = x.new_full((), 1).expand(index.shape)
     counts = scatter_sum(start, dim, index, ones)
     return counts if include_self else counts.masked_fill(counts == 0, 1)

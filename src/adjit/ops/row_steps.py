@@ -85,7 +85,7 @@ def _table_of(param: Tensor, grad: Tensor) -> RecordedTable | None:
     node = grad.storage.value
     inputs, recipe = node.inputs, node.recipe  # in this order: another thread may run it
     is_table = recipe.__class__ is Recipe and recipe.fusion.rows is not None
-    if not (is_table and grad.spec is param.spec and is_whole(param)):
+    if not (is_table and grad.spec is param.spec and is_whole(param) and is_whole(grad)):
         return None
     return RecordedTable(recipe, inputs, node.offsets or (0, 0, 0), node.call_site)
 
