@@ -22,7 +22,7 @@ from .comparison import where
 from .joining import cat
 from .matmul import in_axes
 
-BLOCK = 64
+BLOCK = kernels.MOST
 
 
 class LinAlgError(RuntimeError):
