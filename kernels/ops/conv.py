@@ -315,6 +315,10 @@ def pack_panel(weight, c, phase, group, panel, target, kind):
                 packed = at(target + (tap * depth + k) * row, kind)
                 for i in range(lines):
                     packed[i] = here[i * line]
+                for i in range(
+                    lines, c[PANEL]
+                ):  # tiles multiply whole vectors: 50 times as long for denormals
+                    packed[i] = kind(0)
     else:
         for tap in range(taps):
             here = source + c[phase[TAP_LIST] + tap] * size
