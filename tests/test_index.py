@@ -965,6 +965,19 @@ def test_rows_of_all_widths(width, dtype):
         )
 
 
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_reductions_of_nans_and_infinities(reduce):
+    x = np.array([[1.0, np.nan, 2.0], [np.inf, 0.0, -np.inf], [3.0, 4.0, np.nan]])
+    v = np.array(
+        [[np.nan, 1.0, 3.0], [5.0, np.nan, 1.0], [2.0, 2.0, np.nan], [-np.inf, np.inf, 7.0]]
+    )
+    places = np.array([0, 2, 0, 1])
+    wide = np.repeat(places[:, None], 3, 1)
+    agree(lambda T, x, v, i: x.scatter_reduce(0, i, v, reduce), x, v, wide)
+    agree(lambda T, x, v, i: x.scatter_reduce(0, i[:, :1].expand(-1, 3), v, reduce), x, v, wide)
+    agree(lambda T, x, v, i: x[:, 0].scatter_reduce(0, i, v[:, 0], reduce), x, v, places)
+
+
 def test_index_add_takes_a_factor_that_the_elements_can_hold():
     where = adjit.tensor([3, 0])
     found = adjit.tensor([False, True, False, False]).index_add(

@@ -20,6 +20,7 @@ from ..shapes import Shape, broadcast_shapes, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .diagonals import triu_indices
 from .reduce import vector_norm
+from .rows import select_rows
 
 # From so many vectors on, Euclidean distances are computed through a product of matrices.
 MANY = 25
@@ -112,11 +113,6 @@ def _order(p: float) -> int:
     """Which kernel an order has."""
     special = {0.0: kernels.ZERO, 1.0: kernels.ONE, 2.0: kernels.TWO, math.inf: kernels.LARGEST}
     return special.get(p, kernels.OTHER)
-
-
-def _norms(differences: Tensor, p: float) -> Tensor:
-    """The norms of the last axis; 0 where it has no elements."""
-    return vector_norm(differences, p, -1) if differences.shape[-1] else differences.sum(-1)
 
 
 @operation("CdistBackward0")
@@ -285,7 +281,10 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
     first, second = triu_indices(len(input), len(input), 1, device=input.device)
-    return _norms(input[first] - input[second], p)
+    if not input.shape[1]:
+        return input.sum(-1)[first]
+    found = distances(input, input, float(p), False)
+    return select_rows(found.reshape(-1), 0, first * len(input) + second, found.numel())
 
 
 @export(method=True, out=True)

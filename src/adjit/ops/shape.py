@@ -200,11 +200,13 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
 
 @operation("RepeatBackward0")
 def repeated(x: Tensor, repeats: Shape, shape: Shape) -> Tensor:
-    """`x`, of this shape once axes are put in front, repeated."""
-    split = [s for size in shape for s in (1, size)]
-    spread = [s for pair in zip(repeats, shape, strict=True) for s in pair]
-    whole = [n * r for n, r in zip(shape, repeats, strict=True)]
-    return x.reshape(split).expand(spread).clone(memory_format=contiguous_format).view(whole)
+    """`x`, of this shape once axes are put in front, repeated: axis by axis, so that runs become longer."""
+    sizes, out = [*shape], x.reshape(shape)
+    for axis in reversed([d for d, times in enumerate(repeats) if times != 1]):
+        wide = out.unsqueeze(axis).expand(*sizes[:axis], repeats[axis], *sizes[axis:])
+        sizes[axis] *= repeats[axis]
+        out = wide.clone(memory_format=contiguous_format).view(sizes)
+    return out.clone(memory_format=contiguous_format) if shape == (*sizes,) else out
 
 
 repeated.linear("x")

@@ -216,7 +216,7 @@ def turned(x: Tensor, k: int, dims: Shape) -> Tensor:
         return x.clone()
     if k == 2:
         return reverse(x, dims)
-    return reverse(x.transpose(a, b), (a,) if k == 1 else (b,))
+    return reverse(x, (b,) if k == 1 else (a,)).transpose(a, b)  # with PyTorch's strides
 
 
 turned.linear("x")
