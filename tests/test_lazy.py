@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from library import T, plain, quiet
 
+from adjit.ops.embedding_bags import end_of_bags
+
 torch = pytest.importorskip("torch")
 
 
@@ -350,6 +352,25 @@ def test_what_follows_the_last_offset_is_in_no_bag():
     assert bag(T.tensor([1, 2, 4, 0, 3]), T.tensor([0, 2, 2, 4])).flatten().tolist() == [1.5, 0, 2]
 
 
+@pytest.mark.parametrize(
+    ("offsets", "size", "end"),
+    [
+        ([0], 0, 0),
+        ([0, 0, 3, 3, 5], 5, 5),
+        ([0, *range(70)], 80, 69),
+        ([1, 2], 5, -1),
+        ([-1, 2], 5, -1),
+        ([0, 6], 5, -1),
+        ([0, 6, 5], 5, -1),
+        ([0, *range(70), 68], 80, -1),
+        ([0, 2**63 - 1, -5, 4], 5, -1),
+    ],
+)
+def test_where_bags_end_that_lie_one_behind_the_other(offsets, size, end):
+    """The differences of the last offsets are all positive where numbers wrap around."""
+    assert end_of_bags(T.tensor(offsets), size).item() == end
+
+
 def test_a_given_table():
     table = T.eye(3)
     bag = T.nn.EmbeddingBag.from_pretrained(table, mode="sum", padding_idx=1)
@@ -393,11 +414,17 @@ def test_errors_of_bags_are_those_of_torch(action):
     assert results[0] == wanted
 
 
+@pytest.mark.parametrize("offsets", [None, [0, 0, 2], [0, 3]])
 @pytest.mark.parametrize("index", [9, -1])
 @pytest.mark.parametrize("mode", ["sum", "max"])
-def test_an_index_of_a_bag_that_is_out_of_bounds(mode, index):
+def test_an_index_of_a_bag_that_is_out_of_bounds(mode, index, offsets):
+    indices, starts = T.tensor([1, 3, index]), None
+    if offsets is None:
+        indices = indices.view(1, 3)
+    else:
+        starts = T.tensor(offsets)
     with pytest.raises(RuntimeError, match=f"Expected idx >= 0 .* found idx to be {index}"):
-        T.nn.functional.embedding_bag(T.tensor([[index]]), T.ones(4, 2), mode=mode).tolist()
+        T.nn.functional.embedding_bag(indices, T.ones(4, 2), starts, mode=mode).tolist()
 
 
 # ---------------------------------------------------------------- adaptive softmax

@@ -80,6 +80,7 @@ def test_examples_at_once_are_a_loop_over_them(name):
 # What only runs on tensors that are no examples: how many places there are decides a shape, and of examples
 # bags are looked up first.
 WITHOUT_RULE = {
+    "end_of_bags",
     "largest_of_bags",
     "picked_few",
     "places_of_few",

@@ -319,6 +319,22 @@ def add_chains(args, start, stop):
 # --------------------------------------------------------------------------- bags
 
 
+@kernel
+def end_of_bags(args, start, stop):
+    """out = the last of the offsets at which bags begin, or -1 if one of them is no place in the indices or
+    behind the next one, or the first is not 0. There is one unit.
+
+    words: how many offsets, at least one, and how many indices
+    """
+    p = words(args)
+    bounds, out, count, size = at(p[0], I), at(p[1], I), p[2], p[3]
+    wrong = bounds[0] | -bounds[0]
+    for k in range(count - 1):
+        wrong |= bounds[k + 1] - bounds[k]  # which does not overflow between places
+    is_fit = wrong >= 0 and are_places(bounds, count, 0, size + 1)
+    out[0] = bounds[count - 1] if is_fit else -1
+
+
 @helper
 def bag_of(bag, bounds, beginnings, size, length):
     """Where the indices of a bag begin and end; the length is -1 where bags are of several."""

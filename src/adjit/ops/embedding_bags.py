@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..devices import CPU
 from ..graph.launch import launch
-from ..graph.levels import is_traced
+from ..graph.levels import is_traced, tracers
 from ..graph.operation import operation
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
@@ -106,8 +107,8 @@ def embedding_bag(
     if max_norm is not None:
         limit_norms(weight, input, max_norm, norm_type)
 
-    given = [t for t in (input, weight, offsets, per_sample_weights) if t is not None]
-    if weight.is_floating_point() and not is_traced(given):
+    given = input, weight, offsets, per_sample_weights
+    if weight.is_floating_point() and not (tracers and is_traced(given)):
         bags = _bags(input, offsets, include_last_offset)
         if bags is not None and mode == "max":
             return largest_of_bags(weight, *bags, include_last_offset, padding_idx, rows)[0]
@@ -139,11 +140,24 @@ def _bags(input: Tensor, offsets: Tensor | None, has_last: bool) -> tuple[Tensor
     if offsets is None:
         rows = input.long().contiguous()
         return rows, rows
-    starts = _starts(input, offsets)
-    if not len(starts) or (starts[1:] < starts[:-1]).any():
+    bounds = offsets.long().contiguous()
+    if not bounds.numel():
         return None
-    indices = input[: int(starts[-1])] if has_last else input
-    return indices.long().contiguous(), offsets.long().contiguous()
+    # NumPy took 27 us for 10 where tables had gone through the caches, and 2.8 for 1.1 where none had.
+    read = bounds if bounds.device is CPU else bounds.cpu()
+    end = int(end_of_bags(read, input.numel()).item())
+    if end < 0:
+        return None
+    return (input[:end] if has_last else input).long().contiguous(), bounds
+
+
+@operation("EndOfBagsBackward0", differentiable=())
+def end_of_bags(bounds: Tensor, size: int) -> Tensor:
+    """The last of some offsets; -1 unless bags lie one behind the other, from the first of `size` indices."""
+    made: Tensor = launch(
+        kernels.end_of_bags, (bounds,), [((), dtypes.int64)], words=(bounds.numel(), size), n=1
+    )
+    return made
 
 
 @operation("EmbeddingBagBackward0")
@@ -286,19 +300,18 @@ def _check(
         )
     if weight.ndim != 2:
         raise ValueError(f"weight has to be a 2D Tensor, but got Tensor of dimension {weight.ndim}")
-    if input.ndim == 2 and offsets is not None:
+    ndim = input.ndim
+    if ndim == 2 and offsets is not None:
         raise ValueError(
             "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of "
             f"fixed length sequences. However, found offsets of type {type(offsets)}"
         )
-    if input.ndim == 1 and offsets is None:
+    if ndim == 1 and offsets is None:
         raise ValueError("offsets has to be a 1D Tensor but got None")
-    if input.ndim == 1 and offsets is not None and offsets.ndim != 1:
+    if ndim == 1 and offsets is not None and offsets.ndim != 1:
         raise ValueError("offsets has to be a 1D Tensor")
-    if input.ndim not in (1, 2):
-        raise ValueError(
-            f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}"
-        )
+    if ndim not in (1, 2):
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {ndim}")
     if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
         raise RuntimeError(
             "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
