@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -275,7 +278,10 @@ def test_weighted_bags(offsets):
         np.testing.assert_allclose(mine, wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("columns", [1, 32, 33, 64, 100, 160])
+WIDTHS = [1, 7, 8, 9, 16, 17, 32, 33, 63, 64, 65, 100, 160]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_rows_of_any_width_in_bags_of_any_length(columns, mode):
     rng = np.random.default_rng(columns)
@@ -291,6 +297,71 @@ def test_rows_of_any_width_in_bags_of_any_length(columns, mode):
         found.append([values(out), values(weight.grad)])
     for mine, wanted in zip(*found, strict=True):
         np.testing.assert_allclose(mine, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_a_bag_are_added_in_their_order(columns, weighted, dtype):
+    """Which shows in the last bits, on any number of threads; and no bag writes into another."""
+    rng = np.random.default_rng(columns)
+    table, factors = (rng.normal(size=size).astype(dtype) for size in ((50, columns), 4000))
+    indices, starts = rng.integers(0, 50, size=4000), np.sort(rng.integers(0, 4001, size=700))
+    starts[0] = 0
+    wanted = np.zeros((700, columns), dtype)
+    for bag, begin, end in zip(wanted, starts, [*starts[1:], 4000], strict=True):
+        for i in range(begin, end):
+            bag += table[indices[i]] * factors[i] if weighted else table[indices[i]]
+    before = T.get_num_threads()
+    try:
+        for threads in (1, 2, 7):
+            T.set_num_threads(threads)
+            out = T.nn.functional.embedding_bag(
+                T.tensor(indices), T.tensor(table), T.tensor(starts), mode="sum",
+                per_sample_weights=T.tensor(factors) if weighted else None,
+            )  # fmt: skip
+            np.testing.assert_array_equal(values(out), wanted)
+    finally:
+        T.set_num_threads(before)
+
+
+# A process of its own, which a step behind the end would end.
+BAGS_AT_THE_END_OF_MEMORY = """
+import ctypes
+import numpy as np
+import adjit
+from adjit.kernels.ops import index
+from adjit.schedule.jit import cache
+from end_of_memory import at_the_end
+
+ROWS, BAGS, IN_ALL = 3, 2, 4
+for kernel, places in ((index.sum_bags, ()), (index.largest_in_bags, (np.int64,))):
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(
+        cache.link(cache.instantiate(kernel, {"T": adjit.float32}))
+    )
+    for columns in {widths}:
+        outs = [at_the_end(np.zeros((BAGS, columns), t)) for t in (np.float32, *places)]
+        arrays = [
+            at_the_end(np.ones((ROWS, columns), np.float32)), at_the_end(np.array([0, 2, 1, 2])),
+            at_the_end(np.array([0, 1])), *([] if places else [np.ones(IN_ALL, np.float32)]),
+            *outs, np.zeros(4, np.int64),
+        ]
+        words = np.array([
+            *(a.ctypes.data for a in arrays), columns, ROWS, IN_ALL, -1, BAGS, -1, 0, 0
+        ])
+        run(words.ctypes.data, 0, BAGS)
+        assert (outs[0] == ([[1]] * 2 if places else [[1], [3]])).all()
+print("to the end")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pages are protected by mprotect")
+def test_nothing_is_read_or_written_behind_rows_of_bags():
+    code = BAGS_AT_THE_END_OF_MEMORY.replace("{widths}", repr(WIDTHS))
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    assert (found.returncode, found.stdout.strip()) == (0, "to the end"), found.stderr
 
 
 @pytest.mark.parametrize("offsets", [None, [0, 2, 2]])

@@ -3,6 +3,7 @@
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,33 +40,20 @@ def test_nothing_is_written_beside_a_turned_matrix(dtype):
 
 # A process of its own, which a read behind the end would end.
 AT_THE_END_OF_MEMORY = """
-import ctypes, mmap
 import numpy as np
 import adjit
 from adjit import config
+from end_of_memory import at_the_end
 
 config.JIT, config.HOT, config.MIN_FUSED = "sync", 1, 1
-kept, PROT_NONE = [], 0
-
-def at_the_end(values):
-    "A tensor whose last element is the last one of a page, behind which nothing may be read."
-    room = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, room + mmap.PAGESIZE)
-    kept.append(memory)
-    bytes_of = np.frombuffer(memory, np.uint8)
-    end = ctypes.c_void_p(bytes_of.ctypes.data + room)
-    assert ctypes.CDLL(None).mprotect(end, ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE) == 0
-    array = bytes_of[room - values.nbytes : room].view(values.dtype).reshape(values.shape)
-    array[...] = values
-    tensor = adjit.from_numpy(array)
-    assert tensor.data_ptr() == array.ctypes.data
-    return tensor
 
 for dtype in ("uint8", "float32", "float64"):
     for channels, area in {sizes}:
         first = (np.arange(2 * channels * area) % 50).astype(dtype).reshape(2, channels, area)
         last = np.ascontiguousarray(first.swapaxes(1, 2))
-        a, b = at_the_end(first), at_the_end(last)
+        arrays = [at_the_end(x) for x in (first, last)]
+        a, b = map(adjit.from_numpy, arrays)
+        assert [t.data_ptr() for t in (a, b)] == [x.ctypes.data for x in arrays]
         np.testing.assert_array_equal((a + b.transpose(1, 2)).numpy(), 2 * first)
         np.testing.assert_array_equal((b + a.transpose(1, 2)).numpy(), 2 * last)
         np.testing.assert_array_equal(b.transpose(1, 2).contiguous().numpy(), first)
@@ -79,5 +67,7 @@ print("read to the end")
 def test_nothing_is_read_behind_the_end_of_turned_operands():
     sizes = [(TILE, TILE), (TILE + 1, 2 * TILE + 3), (3 * TILE - 1, TILE), (TILE, 129)]
     code = AT_THE_END_OF_MEMORY.replace("{sizes}", repr(sizes))
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
     assert (found.returncode, found.stdout.strip()) == (0, "read to the end"), found.stderr

@@ -9,12 +9,12 @@ LLVM cuts such a vector into the registers that the machine has, which changes n
         total = combine(add, total, cast(load(x, i), A))
     out[0] = fold(add, total)
 
-The operators known to `combine` and `fold` are `operator.add`, `operator.sub`, `operator.mul`,
-`max` and `min`; these two keep a NaN, whichever side it comes from.
+The operators known to `combine` and `fold` are `operator.add`, `operator.sub`, `operator.mul`, for floats
+`operator.truediv`, `max` and `min`; these two keep a NaN, whichever side it comes from.
 """
 
 from collections.abc import Callable, Sequence
-from operator import add, mul, sub
+from operator import add, mul, sub, truediv
 from typing import Any
 
 from llvmlite import ir
@@ -83,7 +83,7 @@ def emit(
     if op in (max, min):
         compare = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
         return builder.select(compare(">=" if op is max else "<=", a, b), a, b)
-    name = {add: "add", sub: "sub", mul: "mul"}[op]
+    name = {add: "add", sub: "sub", mul: "mul", truediv: "div"}[op]
     return getattr(builder, f"f{name}" if is_float(kind) else name)(a, b)
 
 

@@ -146,6 +146,11 @@ def spread_over(value, count):
     return value
 
 
+def spread_as(lanes, value):
+    """Lanes that all hold one value, as many as others."""
+    return value
+
+
 def cast(value, T):
     """Lanes as another dtype."""
     return T(value)

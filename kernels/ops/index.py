@@ -14,7 +14,7 @@ The kernels that only move elements are bound to integers of the element's size.
 CPU side below; the CUDA side belongs at the end.
 """
 
-from operator import add, mul
+from operator import add, mul, truediv
 
 from ..language.abi import (
     STATUS_INDEX,
@@ -34,9 +34,13 @@ from ..language.lanes import (
     combine,
     copy_run,
     load_block,
+    load_over,
     prefetch,
     spread,
+    spread_as,
+    spread_over,
     store_block,
+    store_some,
     where_moved,
 )
 from .shape import offset_of
@@ -344,58 +348,43 @@ def bag_of(bag, bounds, beginnings, size, length):
 
 
 @helper
-def add_row(total, table, i, count, factor, is_weighted, T):
-    """`total` and the first `count` of the `LANES` elements from table[i] on, times a factor."""
-    row = load_block(table, i, count, T(0))
-    return combine(add, total, combine(mul, row, spread(factor)) if is_weighted else row)
+def add_row(total, nothing, row, count, factor, is_weighted):
+    """`total` and the first `count` elements of a row, times a factor, in as many lanes."""
+    more = load_over(nothing, row, 0, count)
+    return combine(add, total, combine(mul, more, spread_as(more, factor)) if is_weighted else more)
 
 
 @helper
-def look_ahead(table, columns, here, indices, size, i):
-    """Ask for the beginning of the part of a row that comes `AHEAD` indices later, in this bag or another."""
-    prefetch(table, indices[min(i + AHEAD, size - 1)] * columns + here)
+def look_ahead(table, columns, indices, size, i):
+    """Ask for the beginning of the row that comes `AHEAD` indices later, in this bag or another."""
+    prefetch(table, indices[min(i + AHEAD, size - 1)] * columns)
 
 
 @instead_of(look_ahead)
-def no_look_ahead(table, columns, here, indices, size, i):
+def no_look_ahead(table, columns, indices, size, i):
     """On a GPU other warps run while one waits."""
 
 
 @helper
-def sum_part(
-    table,
-    rows,
-    columns,
-    here,
-    indices,
-    size,
-    begin,
-    end,
-    padding,
-    factors,
-    is_weighted,
-    out,
-    count,
-    more,
-    status,
-    T,
-):
-    """out[:count + more] = the sum of that much of the rows; there is more only behind `LANES` elements."""
-    total = others = spread(T(0))
+def sum_part(nothing, count, apart, table, out, begin, end, counted, given, T):
+    """out[:count], out[apart:apart + count] = the sums or means of these columns, in the lanes of `nothing`."""
+    rows, columns, indices, size, padding, factors, is_weighted, is_mean, status = given
+    total = others = nothing
     for i in range(begin, end):
-        look_ahead(table, columns, here, indices, size, i)
+        look_ahead(table, columns, indices, size, i)
         index = indices[i]
         if index < 0 or index >= rows:
             report(status, STATUS_INDEX, index, 0, rows)
             return
         if index != padding:
-            place, factor = index * columns + here, factors[i] if is_weighted else T(1)
-            total = add_row(total, table, place, count, factor, is_weighted, T)
-            if more > 0:
-                others = add_row(others, table, place + LANES, more, factor, is_weighted, T)
-    store_block(out, 0, total, count)
-    if more > 0:
-        store_block(out, LANES, others, more)
+            row, factor = shifted(table, index * columns), factors[i] if is_weighted else T(1)
+            total = add_row(total, nothing, row, count, factor, is_weighted)
+            others = add_row(others, nothing, shifted(row, apart), count, factor, is_weighted)
+    if is_mean:
+        divisor = spread_as(nothing, T(max(counted, 1)))
+        total, others = combine(truediv, total, divisor), combine(truediv, others, divisor)
+    store_some(out, 0, total, count)
+    store_some(out, apart, others, count)
 
 
 @kernel
@@ -405,31 +394,34 @@ def sum_bags(args, start, stop):
     inputs: the table, indices, where bags begin, a factor for each index; words: columns and rows of the table,
     how many indices, how many in a bag, or -1 where bags are of several lengths, how many beginnings, an index
     that does not count, whether there are factors, whether it is the mean
+
+    Columns are summed in two runs at a time, which overlap where fewer are left: masks take longer.
     """
     p = words(args)
     table, indices, bounds, factors = at(p[0], T), at(p[1], I), at(p[2], I), at(p[3], T)
     out, status, columns, rows, size, length = at(p[4], T), at(p[5], I), p[6], p[7], p[8], p[9]
     beginnings, padding, is_weighted, is_mean = p[10], p[11], p[12], p[13]
+    given = rows, columns, indices, size, padding, factors, is_weighted, is_mean, status
     for bag in range(start, stop):
         begin, end = bag_of(bag, bounds, beginnings, size, length)
-        whole, made = columns // (2 * LANES) * (2 * LANES), shifted(out, bag * columns)
-        for here in range(0, whole, 2 * LANES):
-            sum_part(
-                table, rows, columns, here, indices, size, begin, end, padding, factors,
-                is_weighted, shifted(made, here), LANES, LANES, status, T,
-            )  # fmt: skip
-        if whole < columns:
-            left = columns - whole
-            sum_part(
-                table, rows, columns, whole, indices, size, begin, end, padding, factors,
-                is_weighted, shifted(made, whole), min(LANES, left), left - LANES, status, T,
-            )  # fmt: skip
+        made, counted = shifted(out, bag * columns), 0
         if is_mean:
-            counted = 0
             for i in range(begin, end):
                 counted += indices[i] != padding
-            for k in range(columns):
-                made[k] /= T(max(counted, 1))
+        if columns >= 2 * LANES:
+            for here in range(0, columns, 2 * LANES):
+                first = min(here, columns - 2 * LANES)
+                part, to = shifted(table, first), shifted(made, first)
+                sum_part(spread(T(0)), LANES, LANES, part, to, begin, end, counted, given, T)
+        elif columns > LANES:
+            apart = columns - LANES
+            sum_part(spread(T(0)), LANES, apart, table, made, begin, end, counted, given, T)
+        elif columns > 16:
+            lanes, apart = spread_over(T(0), 16), columns - 16
+            sum_part(lanes, 16, apart, table, made, begin, end, counted, given, T)
+        else:
+            lanes, count, apart = spread_over(T(0), 8), min(columns, 8), max(columns - 8, 0)
+            sum_part(lanes, count, apart, table, made, begin, end, counted, given, T)
 
 
 @helper

@@ -53,7 +53,7 @@ UNITS = {
 # And the rounds of a loop within one: the first, the step to the next, what waits for the others.
 ROUNDS = {"warp": ("lane()", "32", "sync_warp()"), "block": ("thread()", "threads()", "barrier()")}
 BY_WARPS = ("cast", "combine_four", "first_equal", "fold", "load", "load_four", "load_over", "load_some",
-            "spread", "spread_over", "store", "store_some", "where_moved")  # fmt: skip
+            "spread", "spread_as", "spread_over", "store", "store_some", "where_moved")  # fmt: skip
 
 
 def width_word(origin: Any) -> int | None:
