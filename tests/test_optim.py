@@ -614,6 +614,28 @@ def test_hook_that_returns_something_else():
         optimizer.step()
 
 
+@pytest.mark.parametrize("lib", [torch, T], ids=["torch", "ours"])
+def test_optimizer_around_another_that_never_runs_its_own_init(lib):
+    class Lookahead(lib.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner, self.param_groups = inner, inner.param_groups
+            self.slow = [p.detach().clone() for p in inner.param_groups[0]["params"]]
+
+        def step(self, closure=None):
+            loss = self.inner.step(closure)
+            for p, slow in zip(self.param_groups[0]["params"], self.slow, strict=True):
+                p.data.copy_(slow.add_(p.data - slow, alpha=0.5))
+            return loss
+
+    w = lib.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = Lookahead(lib.optim.SGD([w], lr=0.1))
+    for _ in range(2):
+        w.grad = None
+        w.square().sum().backward()
+        optimizer.step()
+    np.testing.assert_allclose(w.detach().numpy(), [0.81, 1.62], rtol=1e-6)
+
+
 def test_step_of_a_subclass_runs_hooks_once():
     class Twice(T.optim.SGD):
         def step(self, closure=None):

@@ -10,7 +10,7 @@ from copy import deepcopy
 from functools import partial
 from itertools import chain, repeat
 from operator import setitem
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from ..atomic import at_once, calling, setting, together
 from ..autograd.modes import enable_grad
@@ -177,9 +177,15 @@ class Optimizer:
         if "step" in cls.__dict__:
             cls.step = _hooked(cls.__dict__["step"])  # type: ignore[method-assign]
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # Hooks are made here, as optimisers around others (Lookahead) often skip __init__.
+        optimizer = super().__new__(cls)
+        for kind in _HOOK_KINDS:
+            setattr(optimizer, kind, OrderedDict())
+        return optimizer
+
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self.defaults = defaults
-        self._ensure_hooks()
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or "
@@ -199,10 +205,6 @@ class Optimizer:
         """The parameters of all groups."""
         return chain.from_iterable([group["params"] for group in self.param_groups])
 
-    def _ensure_hooks(self) -> None:
-        for kind in _HOOK_KINDS:
-            self.__dict__.setdefault(kind, OrderedDict())
-
     def __getstate__(self) -> dict[str, Any]:
         return {
             "defaults": self.defaults,
@@ -212,7 +214,6 @@ class Optimizer:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._ensure_hooks()
         for group in self.param_groups:
             for name, default in self.defaults.items():
                 group.setdefault(name, default)
