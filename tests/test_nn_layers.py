@@ -543,3 +543,64 @@ def test_gumbel_softmax() -> None:
     np.testing.assert_allclose(drawn.mean(0), expected, atol=0.03)
     (hard * adjit.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert logits.grad.abs().sum() > 0
+
+
+def standardized(T: Any) -> Any:
+    class Standardized(T.nn.Conv2d):
+        def forward(self, x: Any) -> Any:
+            weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+            return self._conv_forward(x, weight, None)
+
+    return Standardized(2, 3, 3, padding=1, padding_mode="reflect")
+
+
+def transposed_or_not(transposed: bool) -> Callable[[Any], Any]:
+    def make(T: Any) -> Any:
+        class Bare(T.nn.modules.conv._ConvNd):
+            def forward(self, x: Any) -> Any:
+                convolution = T.conv_transpose2d if self.transposed else T.conv2d
+                return convolution(x, self.weight, self.bias, self.stride, self.padding)
+
+        return Bare(
+            2, 3, (3, 2), (1, 2), (1, 0), (1, 1), transposed, (0, 0), 1, True, "zeros"
+        )  # fmt: skip
+
+    return make
+
+
+def of_any_dimensions(base: str) -> Callable[[Any], Any]:
+    def make(T: Any) -> Any:
+        class AnyDimensions(getattr(T.nn.modules.batchnorm, base)):
+            def _check_input_dim(self, input: Any) -> None:
+                assert input.dim() == 4
+
+        return AnyDimensions(2)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        standardized, transposed_or_not(False), transposed_or_not(True),
+        of_any_dimensions("_BatchNorm"), of_any_dimensions("BatchNorm1d"),
+    ],
+)  # fmt: skip
+def test_layers_that_programs_derive(make: Callable[[Any], Any]) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 2, 5, 6)).astype(np.float32)
+    theirs, ours = make(torch), make(adjit)
+    ours.load_state_dict({k: adjit.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
+    assert repr(ours) == repr(theirs)
+    expected, found = theirs(torch.tensor(x)), ours(adjit.tensor(x))
+    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_instance_norm_with_a_check_of_its_own() -> None:
+    for T in (torch, adjit):
+
+        class Checked(T.nn.InstanceNorm1d):
+            def _check_input_dim(self, input: Any) -> None:
+                raise ValueError("mine")
+
+        with pytest.raises(ValueError, match="mine"):
+            Checked(2)(T.ones(1, 2, 3))

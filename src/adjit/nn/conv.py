@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from ..dtypes import dtype as DType
@@ -26,27 +27,24 @@ def for_axes(value: Any, axes: int) -> tuple[int, ...]:
 class _ConvNd(Module):
     """What all convolution layers share: numbers, weight, bias, and how they are shown.
 
-    A layer's `_axes` says over how many it goes, its `_function` of `nn.functional` computes it.
+    It is called as PyTorch's is, by others' layers too: what goes along axes are tuples.
     """
-
-    _axes: ClassVar[int]
-    transposed: ClassVar[bool] = False
-    _function: ClassVar[str]
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        output_padding: Any,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...] | str,
+        dilation: tuple[int, ...],
+        transposed: bool,
+        output_padding: tuple[int, ...],
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any,
-        dtype: DType | None,
+        device: Any = None,
+        dtype: DType | None = None,
     ) -> None:
         super().__init__()
         if groups <= 0:
@@ -57,11 +55,12 @@ class _ConvNd(Module):
             raise ValueError("out_channels must be divisible by groups")
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = for_axes(kernel_size, self._axes)
-        self.stride = for_axes(stride, self._axes)
-        self.padding = padding if isinstance(padding, str) else for_axes(padding, self._axes)
-        self.dilation = for_axes(dilation, self._axes)
-        self.output_padding = for_axes(output_padding, self._axes)
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.transposed = transposed
+        self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
         if isinstance(padding, str):
@@ -75,12 +74,10 @@ class _ConvNd(Module):
             )
         channels = (
             (in_channels, out_channels // groups)
-            if self.transposed
+            if transposed
             else (out_channels, in_channels // groups)
         )
-        self.weight = Parameter(
-            creation.empty(*channels, *self.kernel_size, device=device, dtype=dtype)
-        )
+        self.weight = Parameter(creation.empty(*channels, *kernel_size, device=device, dtype=dtype))
         if bias:
             self.bias = Parameter(creation.empty(out_channels, device=device, dtype=dtype))
         else:
@@ -100,11 +97,12 @@ class _ConvNd(Module):
             f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}",
             f"stride={self.stride}",
         ]
-        if self.padding != (0,) * self._axes:
+        axes = len(self.kernel_size)
+        if self.padding != (0,) * axes:
             shown.append(f"padding={self.padding}")
-        if self.dilation != (1,) * self._axes:
+        if self.dilation != (1,) * axes:
             shown.append(f"dilation={self.dilation}")
-        if self.output_padding != (0,) * self._axes:
+        if self.output_padding != (0,) * axes:
             shown.append(f"output_padding={self.output_padding}")
         if self.groups != 1:
             shown.append(f"groups={self.groups}")
@@ -115,7 +113,17 @@ class _ConvNd(Module):
         return ", ".join(shown)
 
 
-class _Forward(_ConvNd):
+class _OverAxes(_ConvNd):
+    """What the layers here share.
+
+    A layer's `_axes` says over how many it goes, its `_function` of `nn.functional` computes it.
+    """
+
+    _axes: ClassVar[int]
+    _function: ClassVar[str]
+
+
+class _Forward(_OverAxes):
     """A convolution of some number of axes."""
 
     def __init__(
@@ -132,18 +140,24 @@ class _Forward(_ConvNd):
         device: Any = None,
         dtype: DType | None = None,
     ) -> None:
+        each = partial(for_axes, axes=self._axes)
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, 0, groups, bias,
-            padding_mode, device, dtype,
+            in_channels, out_channels, each(kernel_size), each(stride),
+            padding if isinstance(padding, str) else each(padding), each(dilation), False, each(0),
+            groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The layer with another weight and bias, which subclasses make of their own."""
         padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._widths(), mode=self.padding_mode)
             padding = (0,) * self._axes
         return getattr(F, self._function)(
-            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+            input, weight, bias, self.stride, padding, self.dilation, self.groups
         )
 
     def _widths(self) -> list[int]:
@@ -226,10 +240,8 @@ class Conv3d(_Forward):
     _function = "conv3d"
 
 
-class _ConvTransposeNd(_ConvNd):
+class _ConvTransposeNd(_OverAxes):
     """A transposed convolution of some number of axes."""
-
-    transposed = True
 
     def __init__(
         self,
@@ -248,9 +260,10 @@ class _ConvTransposeNd(_ConvNd):
     ) -> None:
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
+        each = partial(for_axes, axes=self._axes)
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, output_padding,
-            groups, bias, padding_mode, device, dtype,
+            in_channels, out_channels, each(kernel_size), each(stride), each(padding),
+            each(dilation), True, each(output_padding), groups, bias, padding_mode, device, dtype,
         )  # fmt: skip
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:

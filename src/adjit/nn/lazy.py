@@ -18,9 +18,9 @@ from .conv import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
-    _ConvNd,
     _ConvTransposeNd,
     _Forward,
+    _OverAxes,
 )
 from .layers import Linear
 from .norm import (
@@ -163,7 +163,7 @@ def _materialize(t: Any, shape: tuple[int, ...]) -> None:
         t.materialize(shape)
 
 
-class _LazyConvolution(LazyModuleMixin, _ConvNd):
+class _LazyConvolution(LazyModuleMixin, _OverAxes):
     """What lazy convolutions share; their arguments are those of the others, without `in_channels`."""
 
     def _expect(self, out_channels: int, bias: bool, device: Any, dtype: DType | None) -> None:

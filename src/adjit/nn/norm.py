@@ -44,6 +44,7 @@ class _NormBase(_Affine):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
+    _dims: tuple[int, ...]  # the dimensions that inputs may have
 
     def __init__(
         self,
@@ -91,6 +92,11 @@ class _NormBase(_Affine):
             f"track_running_stats={self.track_running_stats}"
         )
 
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in self._dims:
+            wanted = " or ".join(f"{n}D" for n in self._dims)
+            raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
+
     def _load_from_state_dict(
         self,
         state_dict: dict[str, Any],
@@ -105,22 +111,11 @@ class _NormBase(_Affine):
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
-def _refuse_dim(input: Tensor, *allowed: int) -> None:
-    if input.dim() not in allowed:
-        wanted = " or ".join(f"{n}D" for n in allowed)
-        raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
-
-
 class _BatchNorm(_NormBase):
-    """Batch normalisation; subclasses name the dimensions that their inputs may have."""
-
-    _dims: tuple[int, ...]
-
-    def _check_dims(self, input: Tensor) -> None:
-        _refuse_dim(input, *self._dims)
+    """Batch normalisation; subclasses say which inputs they take."""
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_dims(input)
+        self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         counted = self.training and self.track_running_stats
         if counted and self.num_batches_tracked is not None:
@@ -196,9 +191,7 @@ class BatchNorm3d(_BatchNorm):
 
 
 class _InstanceNorm(_NormBase):
-    """Instance normalisation; subclasses say how many dimensions one image has."""
-
-    _image_dims: int
+    """Instance normalisation; the first of a subclass's `_dims` is that of one image."""
 
     def __init__(
         self,
@@ -217,8 +210,8 @@ class _InstanceNorm(_NormBase):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        _refuse_dim(input, self._image_dims, self._image_dims + 1)
-        axis = input.dim() - self._image_dims
+        self._check_input_dim(input)
+        axis = input.dim() - self._dims[0]
         if input.shape[axis] != self.num_features:
             if self.affine:
                 raise ValueError(
@@ -255,7 +248,7 @@ class InstanceNorm1d(_InstanceNorm):
                 [-1.0000,  1.0000]])
     """
 
-    _image_dims = 2
+    _dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
@@ -268,7 +261,7 @@ class InstanceNorm2d(_InstanceNorm):
         adjit.Size([2, 3, 4, 4])
     """
 
-    _image_dims = 3
+    _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
@@ -281,7 +274,7 @@ class InstanceNorm3d(_InstanceNorm):
         adjit.Size([2, 3, 4, 4, 4])
     """
 
-    _image_dims = 4
+    _dims = (4, 5)
 
 
 class GroupNorm(_Affine):
