@@ -1000,3 +1000,25 @@ def test_parameter_dict() -> None:
         "'int'). Open an issue on github if you need non-string keys.",
     ):
         params[1] = T.ones(1)
+
+
+@pytest.mark.parametrize("lib", [T, pytest.param("torch")], ids=["ours", "torch"])
+def test_state_dict_hooks_of_the_old_kind_may_give_another_dict(lib: Any) -> None:
+    lib = pytest.importorskip("torch") if lib == "torch" else lib
+    net = lib.nn.Sequential(lib.nn.Linear(2, 1))
+    handle = net._register_state_dict_hook(
+        lambda module, saved, prefix, metadata: {f"net.{name}": t for name, t in saved.items()}
+    )
+    assert list(net.state_dict()) == ["net.0.weight", "net.0.bias"]
+    handle.remove()
+    assert list(net.state_dict()) == ["0.weight", "0.bias"]
+    net.register_state_dict_post_hook(lambda *_: {})
+    with pytest.raises(RuntimeError, match="state_dict post-hook must return None"):
+        net.state_dict()
+
+
+@pytest.mark.parametrize("lib", [T, pytest.param("torch")], ids=["ours", "torch"])
+def test_keys_that_do_not_match_are_shown(lib: Any) -> None:
+    lib = pytest.importorskip("torch") if lib == "torch" else lib
+    shown = repr(lib.nn.ReLU().load_state_dict({"a": lib.ones(1)}, strict=False))
+    assert shown == "_IncompatibleKeys(missing_keys=[], unexpected_keys=['a'])"

@@ -43,7 +43,7 @@ class IncompatibleKeys(NamedTuple):
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return (
-            f"IncompatibleKeys(missing_keys={self.missing_keys}, "
+            f"_IncompatibleKeys(missing_keys={self.missing_keys}, "
             f"unexpected_keys={self.unexpected_keys})"
         )
 
@@ -164,7 +164,7 @@ class Module:
     _forward_hooks: Hooks
     _forward_pre_hooks: Hooks
     _state_dict_pre_hooks: Hooks
-    _state_dict_hooks: Hooks
+    _state_dict_hooks: OrderedDict[int, tuple[Hook, bool]]
     _load_state_dict_pre_hooks: OrderedDict[int, tuple[Hook, bool]]
     _load_state_dict_post_hooks: Hooks
 
@@ -1100,7 +1100,13 @@ class Module:
             >>> list(net.state_dict())
             ['0.weight']
         """
-        return _register(self._state_dict_hooks, hook)
+        return self._register_state_dict_hook(hook, may_replace=False)
+
+    def _register_state_dict_hook(self, hook: Hook, may_replace: bool = True) -> RemovableHandle:
+        """The older registration, which libraries call: the hook may give another dict."""
+        handle = RemovableHandle(self._state_dict_hooks)
+        self._state_dict_hooks[handle.id] = (hook, may_replace)
+        return handle
 
     def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Run `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
@@ -1210,9 +1216,13 @@ class Module:
                 module.state_dict(
                     destination=destination, prefix=prefix + name + ".", keep_vars=keep_vars
                 )
-        for hook in self._state_dict_hooks.values():
-            if hook(self, destination, prefix, local_metadata) is not None:
+        for hook, may_replace in self._state_dict_hooks.values():
+            replaced = hook(self, destination, prefix, local_metadata)
+            if replaced is None:
+                continue
+            if not may_replace:
                 raise RuntimeError("state_dict post-hook must return None")
+            destination = replaced
         return destination
 
     def _save_to_state_dict(
