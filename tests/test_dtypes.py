@@ -103,6 +103,9 @@ def test_limits_are_pytorchs():
             continue
         for name in names:
             assert getattr(ours, name) == getattr(theirs, name), (kind, name)
+        assert repr(ours) == repr(theirs)
+        assert ours == type(ours)(kind)
+    assert dtypes.finfo(dtypes.float32) != dtypes.finfo(dtypes.float64)
 
 
 # ----- places that ask -----

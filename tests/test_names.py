@@ -490,6 +490,17 @@ def test_layers_are_instances_of_the_classes_that_programs_ask_for():
     assert isinstance(nn.Dropout2d(), modules.dropout._DropoutNd)
 
 
+@pytest.mark.parametrize(
+    "text", ["L.Size([2]) + (3,)", "(3,) + L.Size([2])", "L.Size([2]) * 2", "2 * L.Size([2, 3])"]
+)
+def test_sizes_of_sizes_are_sizes(text):
+    same(lambda L: (list(eval(text, {"L": L})), type(eval(text, {"L": L})).__name__))
+
+
+def test_untyped_storages_are_as_long_as_their_bytes():
+    same(lambda L: (L.ones(3).untyped_storage().size(), len(L.ones(3).untyped_storage())))
+
+
 @pytest.mark.parametrize("value", [3, (1, 2), [4, 5, 6], "ab"])
 def test_tuples_of_numbers(value):
     for name in ("_single", "_pair", "_triple", "_quadruple"):
@@ -1021,10 +1032,8 @@ def test_programs_ask_whether_they_are_traced():
 
 OWN_NAMES = {  # that PyTorch's class has not, and nobody else is likely to take
     "nn.Module": {"_forward_unimplemented", "_repr_html_"},
-    "nn.Conv2d": {"_axes", "_forward_unimplemented", "_function", "_repr_html_", "_widths", "transposed"},
-    "optim.Optimizer": {
-        "_ensure_hooks", "_opt_called", "_pack_state", "_params_of_groups", "_unpack_state",
-    },
+    "nn.Conv2d": {"_axes", "_forward_unimplemented", "_function", "_repr_html_", "_widths"},
+    "optim.Optimizer": {"_opt_called", "_pack_state", "_params_of_groups", "_unpack_state"},
     "utils.data.Dataset": set(),
     "utils.data.Sampler": set(),
 }  # fmt: skip

@@ -7,7 +7,7 @@ import ctypes
 import math
 import numbers
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -390,7 +390,24 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     return _category[from_.kind] <= _category[to.kind]
 
 
-class finfo:
+class _Limits:
+    """What `finfo` and `iinfo` share: they are equal if their dtypes are, and show their `_shown`."""
+
+    _shown: ClassVar[tuple[str, ...]]
+    dtype: str
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return type(other) is type(self) and other.dtype == self.dtype
+
+    def __hash__(self) -> builtins.int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name):g}" for name in self._shown)
+        return f"{type(self).__name__}({shown}, dtype={self.dtype})"
+
+
+class finfo(_Limits):
     """Limits of a floating-point dtype: `eps`, `max`, `min`, `tiny`, `bits`, `resolution`.
 
     Example:
@@ -399,6 +416,8 @@ class finfo:
         >>> adjit.finfo(adjit.float64).bits
         64
     """
+
+    _shown = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
 
     def __init__(self, kind: dtype | None = None) -> None:
         kind = _of_python.get(kind, kind) or _default
@@ -416,13 +435,15 @@ class finfo:
         self.resolution = 10.0 ** -_python_int((kind.row.digits - 1) * math.log10(2))
 
 
-class iinfo:
+class iinfo(_Limits):
     """Limits of an integer dtype: `max`, `min`, `bits`.
 
     Example:
         >>> adjit.iinfo(adjit.int8).max
         127
     """
+
+    _shown = ("min", "max")
 
     def __init__(self, kind: dtype) -> None:
         kind = _of_python.get(kind, kind)

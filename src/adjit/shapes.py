@@ -47,6 +47,14 @@ class Size(tuple[int, ...]):
     def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, other))
 
+    def __radd__(self, other: Any) -> Size:
+        return Size(other) + self
+
+    def __mul__(self, count: Any) -> Size:
+        return Size(tuple.__mul__(self, count))
+
+    __rmul__ = __mul__
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
 

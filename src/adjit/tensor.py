@@ -900,14 +900,18 @@ class Tensor(TensorBase):
         return bool(self._number())
 
     def __float__(self) -> float:
-        self._warn_conversion()
-        return float(self.item())
+        return float(self._python_number())
 
     def __int__(self) -> int:
-        self._warn_conversion()
-        return int(self.item())
+        return int(self._python_number())
 
-    def _warn_conversion(self) -> None:
+    def __complex__(self) -> complex:
+        return complex(self._python_number())
+
+    def _python_number(self) -> Any:
+        """The only element, for Python's own conversions."""
+        if self.spec.numel != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
         if self.requires_grad:
             warnings.warn(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
@@ -915,14 +919,12 @@ class Tensor(TensorBase):
                 UserWarning,
                 stacklevel=3,
             )
+        return self.item()
 
     def __index__(self) -> int:
         if self.spec.dtype.is_floating_point or self.spec.numel != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self._number())
-
-    def __complex__(self) -> complex:
-        return complex(self.item())
 
     def __len__(self) -> int:
         if self.spec.ndim == 0:
@@ -1079,7 +1081,7 @@ class StorageView:
         """The number of bytes."""
         return self._tensor.storage.nbytes
 
-    __len__ = nbytes
+    size = __len__ = nbytes
 
 
 class TypedStorage(StorageView):
