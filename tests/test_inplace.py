@@ -529,6 +529,9 @@ NEEDS = {
     "div number": (lambda x: x / 2, ""),
     "divisor": (lambda x: two_by_two() / x, "operand"),
     "pow": (lambda x: x**3, "operand"),
+    "root": (lambda x: x**0.5, "operand"),
+    "inverse root": (lambda x: x**-0.5, "operand"),
+    "inverse": (lambda x: x**-1, "operand"),
     "exp": (lambda x: x.exp(), "result"),
     "log": (lambda x: x.log(), "operand"),
     "sqrt": (lambda x: x.sqrt(), "result"),
@@ -578,6 +581,16 @@ NEEDS = {
         lambda x: T.nn.functional.cross_entropy(x, T.tensor([0, 1])),
         "" if AGAINST_TORCH else "operand",
     ),
+    "cross_entropy of each": (
+        lambda x: T.nn.functional.cross_entropy(x, T.tensor([0, 1]), reduction="none"),
+        "" if AGAINST_TORCH else "operand",
+    ),
+    "max_pool1d": (lambda x: T.nn.functional.max_pool1d(x, 2), "operand"),
+    "max_pool2d": (lambda x: T.nn.functional.max_pool2d(x[None], 2), "operand"),
+    "max_pool3d": (lambda x: T.nn.functional.max_pool3d(x[None, None], (1, 2, 2)), "operand"),
+    "adaptive_max_pool1d": (lambda x: T.nn.functional.adaptive_max_pool1d(x, 1), "operand"),
+    "adaptive_max_pool2d": (lambda x: T.nn.functional.adaptive_max_pool2d(x[None], 1), "operand"),
+    "lp_pool1d": (lambda x: T.nn.functional.lp_pool1d(x, 2, 2), "operand"),
     "layer_norm": (lambda x: T.nn.functional.layer_norm(x, (2,)), "operand"),
 }
 

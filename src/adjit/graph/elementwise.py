@@ -203,12 +203,14 @@ class Elementwise(native.Native):
     def variant(self, backward_name: str, *numbers: str) -> Elementwise:
         """The same op under another name in the graph, as PyTorch names its overloads.
 
-        `numbers` are the operands that the overload takes as numbers: they have no edges.
+        `numbers` are the operands that the overload takes as numbers: they have no edges. The pullback is the
+        same too, unless the variant is given one of its own.
         """
         variant = type(self).__new__(type(self))
         vars(variant).update(vars(self))
         variant.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
         variant.backward_name, variant.op_records = backward_name, {}
+        variant.saves = _Saves(variant)
         on_default_change(variant.op_records.clear)
         variant.node_class = node_class(backward_name)
         variant.record = variant._recorder()

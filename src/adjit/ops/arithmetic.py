@@ -666,6 +666,26 @@ SPECIAL_POWERS = {
     -1.0: reciprocal.variant("PowBackward0"),
 }
 
+# As PyTorch's, these read the base again and not the result, into which programs write: they put 0 where
+# `degrees ** -0.5` is infinite.
+
+
+@SPECIAL_POWERS[0.5].vjp
+def _(g, x):
+    return g / (2 * math.sqrt(x))
+
+
+@SPECIAL_POWERS[-0.5].vjp
+def _(g, x):
+    power = special.rsqrt(x)
+    return -0.5 * g * (power * power * power)
+
+
+@SPECIAL_POWERS[-1.0].vjp
+def _(g, x):
+    power = 1 / x
+    return -g * (power * power)
+
 
 @Choice
 def pow(input: Any, exponent: Any) -> Any:

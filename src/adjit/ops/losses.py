@@ -458,7 +458,11 @@ def nll_loss(
 def class_cross_entropy(
     x: Tensor, target: Tensor, ignored: int, reduction: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The losses of logits, the logsumexp of each row, and what each loss is multiplied by."""
+    """The losses of logits, the logsumexp of each row, and what each loss is multiplied by.
+
+    Losses that stay apart are multiplied by nothing: there the last is the logsumexp again, as the losses
+    themselves may be written into.
+    """
     wanted = check_classes(x, target, None).reshape(-1)
     x = class_rows(x)
     rows, classes = x.shape
@@ -474,7 +478,7 @@ def class_cross_entropy(
         fallible=out_of_bounds,
     )  # fmt: skip
     if reduction == "none":
-        return losses.reshape(target.shape), logs, losses
+        return losses.reshape(target.shape), logs, logs
     return loss, logs, share
 
 
@@ -499,7 +503,7 @@ def _(  # type: ignore[no-untyped-def]
     made = batch.wrapped(losses.reshape(batch.size, *target.shape))
     logs = batch.wrapped(logs.reshape(batch.size, -1))
     if reduction == "none":
-        return made, logs, made
+        return made, logs, logs
     share = made.new_ones(())
     if reduction == "mean":
         share = share / (target != ignored).sum()

@@ -346,9 +346,10 @@ def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
         return take_at_places(t_x, outs[1], windows.size[3 - n :])
 
     @largest_of_windows.vjp
-    def _(g, outs, windows):  # type: ignore[no-untyped-def]
+    def _(g, x, outs, windows):  # type: ignore[no-untyped-def]
         gradient = add_at_places(g, outs[1], windows.size[3 - n :])
-        mark_straight(gradient, outs[0], f"{backward_name[:-1]}Backward0")
+        # By x and not by outs[0], into which an activation may write.
+        mark_straight(gradient, x, f"{backward_name[:-1]}Backward0")
         return gradient
 
     batched_planes(largest_of_windows, n)
