@@ -378,18 +378,32 @@ def on_modules(make, program, *arrays):
     same(ours, theirs, 1e-7)
 
 
+def per_example_gradients(L, module, x, t):
+    def f(p, x, t):
+        y = L.func.functional_call(module, p, (x.unsqueeze(0),))
+        return L.nn.functional.cross_entropy(y, t.unsqueeze(0))
+
+    return L.func.vmap(L.func.grad(f), in_dims=(None, 0, 0))(detached(module), x, t)
+
+
 def test_per_example_gradients_of_a_convolutional_net():
     images = RANDOM.standard_normal((5, 2, 8, 8))
     targets = RANDOM.integers(0, 3, 5)
 
-    def program(L, module, x, t):
-        def f(p, x, t):
-            y = L.func.functional_call(module, p, (x.unsqueeze(0),))
-            return L.nn.functional.cross_entropy(y, t.unsqueeze(0))
+    on_modules(cnn, per_example_gradients, images, targets)
 
-        return L.func.vmap(L.func.grad(f), in_dims=(None, 0, 0))(detached(module), x, t)
 
-    on_modules(cnn, program, images, targets)
+def test_per_example_gradients_where_batch_norms_keep_nothing():
+    images, targets = RANDOM.standard_normal((3, 2, 6, 6)), RANDOM.integers(0, 3, 3)
+
+    def normed(L):
+        nn = L.nn
+        net = nn.Sequential(nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(32, 3))
+        assert L.func.replace_all_batch_norm_modules_(net) is net
+        assert list(net.buffers()) == []
+        return net
+
+    on_modules(normed, per_example_gradients, images, targets)
 
 
 def test_an_ensemble():

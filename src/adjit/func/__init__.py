@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ..absent import absent
 from .forward import hessian, jacfwd, jvp
-from .modules import functional_call, stack_module_state
+from .modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from .reverse import grad, grad_and_value, jacrev, linearize, vjp
 from .sparse import Sparsity, hessian_sparsity, jacobian_sparsity, sparse_hessian, sparse_jacobian
 from .vmap import vmap
@@ -22,6 +22,6 @@ def __getattr__(name: str) -> NoReturn:
 
 __all__ = [
     "Sparsity", "functional_call", "grad", "grad_and_value", "hessian", "hessian_sparsity", "jacfwd",
-    "jacobian_sparsity", "jacrev", "jvp", "linearize", "sparse_hessian", "sparse_jacobian",
-    "stack_module_state", "vjp", "vmap",
+    "jacobian_sparsity", "jacrev", "jvp", "linearize", "replace_all_batch_norm_modules_",
+    "sparse_hessian", "sparse_jacobian", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..nn.module import Module
+from ..nn.norm import _BatchNorm
 from ..nn.utils.stateless import called_with
 from ..ops.joining import stack
 from ..tensor import Tensor
@@ -110,3 +111,23 @@ def _stacked(tensors: Sequence[Tensor], name: str) -> Tensor:
         raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad")
     made = stack(list(tensors))
     return made.detach().requires_grad_() if True in wants else made
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Have the batch norms in a module keep no running statistics, which `vmap` could not write.
+
+    They normalise by the batch's own from then on, in evaluation mode too.
+
+    Returns:
+        The module.
+
+    Example:
+        >>> net = adjit.func.replace_all_batch_norm_modules_(nn.Sequential(nn.BatchNorm1d(2)))
+        >>> net[0].running_mean is None
+        True
+    """
+    for module in root.modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
