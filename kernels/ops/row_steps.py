@@ -11,7 +11,7 @@ from operator import add, mul
 
 from ..language.abi import I, T, at, helper, kernel, scalar, shifted, words
 from ..language.lanes import LANES, combine, load_block, prefetch, spread, store_block
-from .index import NO_MORE, add_row, are_rows
+from .index import NO_MORE, are_rows
 
 SPREAD = (
     -7046029254386353131
@@ -81,7 +81,7 @@ def sgd_rows(args, start, stop):
             prefetch(x, ahead + here)
             total, i = spread(T(0)), first[k]
             while i != NO_MORE:
-                total = add_row(total, values, i * step + here, part, T(1), False, T)
+                total = combine(add, total, load_block(values, i * step + here, part, T(0)))
                 i = following[i]
             old = load_block(x, begin + here, part, T(0))
             store_block(x, begin + here, combine(add, old, combine(mul, rate, total)), part)
