@@ -167,14 +167,16 @@ def test_a_part_of_a_joined_tensor_is_written_alone(data):
     widest = data.draw(st.sampled_from([2, 40]))
     widths = data.draw(st.lists(st.integers(1, widest), min_size=2, max_size=6))
     rows = data.draw(st.sampled_from([1, 2, 30, 2 * shape.ROWS + 1]))
-    parts = [numbers(rows, width, dtype=np.int32) for width in widths]
+    lines = [width + data.draw(st.integers(0, 3)) for width in widths]
+    wider = [numbers(rows, line, dtype=np.int32) for line in lines]
+    parts = [a[:, :width] for a, width in zip(wider, widths, strict=True)]
     expected = np.concatenate(parts, 1).ravel()
     start = data.draw(st.integers(0, expected.size - 1))
     stop = data.draw(st.integers(start + 1, expected.size))
     count = next(size for size in shape.JOINS if size >= len(parts))
     layout = [sum(widths)]
     for k in range(count):
-        layout += [sum(widths[:k]), widths[k] if k < len(widths) else 0]
+        layout += [sum(widths[:k]), *((widths[k], lines[k]) if k < len(widths) else (0, 0))]
     out = np.full(expected.size, -77, np.int32)
     filled = [*parts, *parts[-1:] * (count - len(parts))]
     words = np.array([*(a.ctypes.data for a in [*filled, out]), *layout], np.int64)
@@ -185,6 +187,32 @@ def test_a_part_of_a_joined_tensor_is_written_alone(data):
     np.testing.assert_array_equal(out[start:stop], expected[start:stop])
     out[start:stop] = -77
     assert (out == -77).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_parts_of_other_tensors_are_joined_where_they_lie(data):
+    axis = data.draw(st.integers(0, 2))
+    rest = data.draw(st.tuples(*[st.integers(1, 4)] * 3))
+    arrays, parts = [], []
+    for n in data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=5)):
+        sizes = (*rest[:axis], n, *rest[axis + 1 :])
+        more = data.draw(st.tuples(*[st.integers(0, 2)] * 3))
+        whole = numbers(*[size + extra for size, extra in zip(sizes, more, strict=True)])
+        key = tuple([slice(extra, extra + size) for size, extra in zip(sizes, more, strict=True)])
+        arrays.append(whole[key])
+        how = data.draw(st.sampled_from(["part", "turned", "expanded"]))
+        if how == "turned":
+            parts.append(adjit.tensor(whole.T.copy()).permute(2, 1, 0)[key])
+        elif how == "expanded" and sizes[0]:
+            arrays[-1] = np.broadcast_to(arrays[-1][:1], sizes)
+            parts.append(adjit.tensor(whole)[key][:1].expand(sizes))
+        else:
+            parts.append(adjit.tensor(whole)[key])
+    np.testing.assert_array_equal(adjit.cat(parts, axis).numpy(), np.concatenate(arrays, axis))
+    same = [(a, p) for a, p in zip(arrays, parts, strict=True) if a.shape == arrays[0].shape]
+    piled = adjit.stack([p for _, p in same], axis).numpy()
+    np.testing.assert_array_equal(piled, np.stack([a for a, _ in same], axis))
 
 
 @settings(max_examples=50, deadline=None)

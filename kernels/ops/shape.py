@@ -33,8 +33,8 @@ def copy_rows_of_parts(p, parts, kind, row, rows):
     out, c = at(p[parts], kind), shifted(p, parts + 1)
     for r in range(row, row + rows):
         for part in range(parts):
-            first, length = c[1 + 2 * part], c[2 + 2 * part]
-            source = shifted(at(p[part], kind), r * length)
+            first, length, line = c[1 + 3 * part], c[2 + 3 * part], c[3 + 3 * part]
+            source = shifted(at(p[part], kind), r * line)
             target = shifted(out, r * c[0] + first)
             for k in range(length):
                 target[k] = source[k]
@@ -45,17 +45,20 @@ def copy_columns_of_parts(p, parts, kind, row, rows):
     """The same, column by column."""
     out, c = at(p[parts], kind), shifted(p, parts + 1)
     for part in range(parts):
-        length = c[2 + 2 * part]
+        first, length, line = c[1 + 3 * part], c[2 + 3 * part], c[3 + 3 * part]
         for k in range(length):
-            source = shifted(at(p[part], kind), row * length + k)
-            target = shifted(out, row * c[0] + c[1 + 2 * part] + k)
+            source = shifted(at(p[part], kind), row * line + k)
+            target = shifted(out, row * c[0] + first + k)
             for r in range(rows):
-                target[r * c[0]] = source[r * length]
+                target[r * c[0]] = source[r * line]
 
 
 @helper
 def copy_parts(p, parts, kind, start, stop):
     """out[o] = the blocks x_0[o], x_1[o], ... side by side; a unit is an element of the result.
+
+    words: the width of the result, then of each part its first column, its width, and the elements from one of
+    its rows to the next
 
     The number of parts must be known before a word is read, so there is a kernel for each.
     """
@@ -73,10 +76,10 @@ def copy_parts(p, parts, kind, start, stop):
             row += rows
             i += rows * width
             continue
-        first, length = c[1 + 2 * part], c[2 + 2 * part]
+        first, length, line = c[1 + 3 * part], c[2 + 3 * part], c[3 + 3 * part]
         if column < first + length:
             count = min(first + length - column, stop - i)
-            source = shifted(at(p[part], kind), row * length + column - first)
+            source = shifted(at(p[part], kind), row * line + column - first)
             target = shifted(out, i)
             for k in range(count):
                 target[k] = source[k]
@@ -93,10 +96,9 @@ def pick_from_parts(p, parts, kind, n):
     out, c = at(p[parts], kind), shifted(p, parts + 1)
     for i in range(first_unit(), n, all_threads()):
         row, column, part = quotient(i, c[0]), remainder(i, c[0]), 0
-        while column >= c[1 + 2 * part] + c[2 + 2 * part]:
+        while column >= c[1 + 3 * part] + c[2 + 3 * part]:
             part += 1
-        length = c[2 + 2 * part]
-        out[i] = at(p[part], kind)[row * length + column - c[1 + 2 * part]]
+        out[i] = at(p[part], kind)[row * c[3 + 3 * part] + column - c[1 + 3 * part]]
 
 
 @kernel

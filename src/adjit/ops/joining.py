@@ -14,7 +14,7 @@ from ..graph.operation import Operation, operation
 from ..graph.record import MAX_RECIPES
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, numel, numpy_names, wrap_dim
+from ..shapes import Shape, coalesce, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import layouts
 from .creation import empty
@@ -179,29 +179,43 @@ def side_by_side(
     tensors: Sequence[Tensor], shape: Shape, rows: int, widths: Sequence[int], kind: dtype
 ) -> Tensor:
     """A dense tensor whose rows are the rows of the parts, one part after the other."""
-    parts = [(t.to(kind).contiguous(), w) for t, w in zip(tensors, widths, strict=True) if w]
+    converted = [(t.to(kind), w) for t, w in zip(tensors, widths, strict=True) if w]
+    parts = [(t if line_of(t, rows, w) is not None else t.contiguous(), w) for t, w in converted]
     while len(parts) > MOST_PARTS:
         groups = [parts[k : k + MOST_PARTS] for k in range(0, len(parts), MOST_PARTS)]
         parts = [
-            (launch_join(g, (rows, sum(w for _, w in g))), sum(w for _, w in g)) for g in groups
+            (launch_join(g, (rows, sum(w for _, w in g)), rows), sum(w for _, w in g))
+            for g in groups
         ]
     if not parts or rows == 0:
         return empty(shape, dtype=kind, device=tensors[0].device)
     if len(parts) == 1:
         return parts[0][0].reshape(shape).clone()
-    return launch_join(parts, shape)
+    return launch_join(parts, shape, rows)
 
 
-def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape) -> Tensor:
-    """Dense parts, each with the width of its rows, side by side, recorded."""
+def line_of(t: Tensor, rows: int, width: int) -> int | None:
+    """The elements from one row to the next of a tensor that is so many dense rows; None if it is not."""
+    sizes, (steps,) = coalesce(t.shape, [t.stride()])
+    if len(sizes) == 2 and sizes == (rows, width) and steps[1] == 1:
+        return steps[0]
+    if len(sizes) == 1 and width == 1:
+        return steps[0]
+    return width if len(sizes) < 2 and (not sizes or steps == (1,)) else None
+
+
+def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape, rows: int) -> Tensor:
+    """Parts, each so many dense rows of a width, side by side, recorded."""
     width = sum(w for _, w in parts)
     count = next(size for size in kernels.JOINS if size >= len(parts))
-    filled = [*parts, *[(parts[-1][0], 0)] * (count - len(parts))]
-    layout = [width]
-    start = 0
-    for _, w in filled:
-        layout += [start, w]
+    layout, start = [width], 0
+    for t, w in parts:
+        line = line_of(t, rows, w)
+        assert line is not None
+        layout += [start, w, line]
         start += w
+    layout += [start, 0, 0] * (count - len(parts))
+    filled = [*parts, *[parts[-1]] * (count - len(parts))]
     kind = parts[0][0].dtype
     return launch(
         kernels.JOINS[count], [t for t, _ in filled], [(shape, kind)],
