@@ -238,6 +238,17 @@ def graphs() -> None:
     trained(nn.ModuleList([nn.Linear(16, 32), nn.Linear(32, 4)]), loss_of)
 
 
+def tables() -> None:
+    """Words by those beside them: a table so large that only the rows that were looked up are moved."""
+    model, words = nn.Embedding(4096, 64), torch.randint(4096, (32, 6))
+
+    def loss_of(model: Any) -> Any:
+        rows = model(words)
+        return F.softplus(-(rows[:, :1] * rows[:, 1:]).sum(-1)).mean()
+
+    trained(model, loss_of, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
 def policies() -> None:
     """Actions that are drawn, and rewarded."""
     policy, x = perceptron(nn.Tanh, 4, 64, 2), torch.randn(32, 4)
@@ -251,5 +262,5 @@ def policies() -> None:
 
 
 PROGRAMS: list[Callable[[], None]] = [
-    optimizers, regressions, physics, autoencoder, generator, images, texts, graphs, policies,
+    optimizers, regressions, physics, autoencoder, generator, images, texts, graphs, tables, policies,
 ]  # fmt: skip
