@@ -29,6 +29,9 @@ class SGD(PerParameterOptimizer):
     The velocity starts as the first gradient, which dampening does not touch, and is not scaled by
     `lr`, as in PyTorch.
 
+    Of a table of 1 MiB or more of which few rows were looked up (`nn.Embedding`, `w[indices]`), plain steps
+    move those rows, with the bits of moving all, and its gradient is computed when somebody reads it.
+
     Args:
         params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.

@@ -31,7 +31,7 @@ LEAST = 1 << 20  # bytes of a value below which it is computed all the same
 large_savers: list[weakref.ref[Any]] = []
 # Storages of parameters whose optimiser has not asked for more of a gradient than the rows that it names.
 tables: list[weakref.ref[Storage]] = []
-asked: list[int] = []  # the id of the value that a thread asks for, while it has the lock
+asked: list[int] = []  # the ids of the values that a thread asks for, while it has the lock
 nodes: list[Any] = []  # what was left out, in the order of recording
 
 _refcount = sys.getrefcount

@@ -273,7 +273,7 @@ def _settle_for(value: Any) -> None:
         try:
             settle()
         finally:
-            deferred.asked.clear()
+            deferred.asked.pop()
 
 
 def stop_capturing(problem: str) -> None:
