@@ -172,13 +172,6 @@ ON_PURPOSE = [
         nn_functional_conv_transpose2d nn_functional_conv_transpose3d""",
         FORM + "stride",
     ),
-    Purpose(
-        "results of other ops lie in C order",
-        "rot90",
-        FORM + "stride",
-        "",
-        True,
-    ),
     # ----- what is refused here
     Purpose(
         "there are no singular values yet, the error says what to use",
