@@ -524,6 +524,23 @@ def test_tables_are_forgotten_with_their_parameters():
     assert deferred.nodes == []
 
 
+def test_a_table_that_is_kept_is_computed_after_a_while():
+    w, places = table(3), T.tensor([9, 11, 9])
+    moves = waiting(w, places)
+    lost(places, w).backward()
+    moves.step()
+    x = T.ones(3)
+    for _ in range(deferred.PATIENCE):
+        assert deferred.nodes
+        x.sum().item()
+    x.sum().item()
+    assert deferred.nodes == []
+    assert w.grad[9].tolist() == [2, 2, 2]
+    moves.zero_grad()
+    lost(places, w).backward()
+    assert deferred.nodes
+
+
 def test_parameters_without_such_gradients_are_tried_ever_more_rarely(monkeypatch):
     tried, w = [], table(3)
     track = deferred.track_table

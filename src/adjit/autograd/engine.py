@@ -44,7 +44,7 @@ from ..ops.reduce import sum_to
 from ..ops.regions import part_recipe, part_recipes
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import remember, settle
+from ..schedule.settle import remember, settle_walk
 from ..shapes import is_dense
 from ..tensor import Tensor
 
@@ -614,7 +614,7 @@ def run_backward(
         if (
             not create
         ):  # gradients to go on computing with stay recorded, and fuse with what follows
-            settle()
+            settle_walk()
     if targets is None or accumulates:
         return None
     return [

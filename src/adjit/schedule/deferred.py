@@ -26,6 +26,8 @@ from ..storage import BorrowedMemory, Storage
 from .graph_key import NOBODY, others, uses_of
 
 LEAST = 1 << 20  # bytes of a value below which it is computed all the same
+# Settles after which a table that is still held is computed: as long as anything waits, settling takes Python.
+PATIENCE = 64
 
 # Backward functions that were recorded since the last settle.
 large_savers: list[weakref.ref[Any]] = []
@@ -71,6 +73,16 @@ def track_table(storage: Storage, *, waits: bool) -> None:
         tables.append(weakref.ref(storage, tables.remove))
     elif known and not waits:
         tables.remove(weakref.ref(storage))
+
+
+def is_overdue() -> bool:
+    """Whether tables have waited through many settles, none of which came with others."""
+    global _settles
+    _settles += 1
+    return _settles > PATIENCE and any(node.recipe.fusion.rows is not None for node in nodes)
+
+
+_settles = 0  # since a table was taken out of a batch
 
 
 def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool = False) -> None:
@@ -203,9 +215,11 @@ def _can_wait(
 
 def take_tables(batch: list[Any], taken: list[Any]) -> None:
     """Move gradients of tables, and the zeros that they begin with, out of a batch into a list."""
+    global _settles
     found = [node for node in batch if node.recipe.fusion.rows is not None]
     if not found:
         return
+    _settles = 0
     uses, places = uses_of(batch), set(map(id, batch))
     waiting = [
         node for node in found

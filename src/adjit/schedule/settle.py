@@ -74,6 +74,7 @@ def settle_pending(*, everything: bool = False) -> None:
             drop_unwanted(batch)
             if deferred.nodes:
                 drop_unwanted(deferred.nodes)
+                everything = everything or deferred.is_overdue()
                 deferred.bring_back(batch, everything=everything)
             savers = deferred.taken_savers()
             can_wait = plan_cache.is_on and not everything
@@ -402,7 +403,7 @@ class SettleContext(NamedTuple):
 
 native.register_layout(SCHEDULER=Scheduler, SETTLE=SettleContext)
 _scheduler = Scheduler(
-    lists=(waiting, deferred.nodes, deferred.large_savers, deferred.tables, devices.gpus_used),
+    lists=(waiting, deferred.nodes, deferred.large_savers, devices.gpus_used),
     sets=(captured_threads,),
     flags=(
         native.variable(native.__name__, "is_wanted", False),
@@ -432,3 +433,8 @@ settle = native.FastPath("settle", "settle").function(_settle, SettleContext(_se
 value_of = native.FastPath("settle", "value_of").function(
     _value_of, SettleContext(_value_of, _scheduler._replace(settle=settle))
 )
+
+
+def settle_walk() -> None:
+    """`settle` at the end of a walk, whose gradients of tables may wait."""
+    (_settle if deferred.tables else settle)()
