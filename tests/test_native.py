@@ -1701,7 +1701,7 @@ def test_walks_agree(seed, keep, shape, monkeypatch):
     x = T.tensor(rng.standard_normal(shape).astype(np.float32), requires_grad=True)
     w = T.tensor(rng.standard_normal(shape).astype(np.float32), requires_grad=True)
     out = program(rng, x, w)[0].sum()
-    monkeypatch.setattr(engine, "settle", lambda: None)
+    monkeypatch.setattr(engine, "settle_walk", lambda: None)
 
     def walk(keep=True):
         return T.autograd.grad(out, [x, w], retain_graph=keep, allow_unused=True)
@@ -1764,7 +1764,7 @@ SENDING = {
     ],
 )
 def test_walks_agree_whatever_arrives(name, first, shape, monkeypatch):
-    monkeypatch.setattr(engine, "settle", lambda: None)
+    monkeypatch.setattr(engine, "settle_walk", lambda: None)
     for second in {first, "shared"}:
         for share in (False, True):
             x, w = spread(shape).sin(), spread(shape).cos()
