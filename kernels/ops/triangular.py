@@ -9,7 +9,6 @@ from operator import add, mul
 from ..language.abi import STATUS_VALUE, I, T, at, helper, kernel, shifted, words
 from ..language.device import instead_of
 from ..language.lanes import LANES, combine, load_block, spread, stack, store_block
-from .reduce import dot_span
 
 NOT_POSITIVE, NOT_POSITIVE_IN_BATCH = STATUS_VALUE, 16
 MOST = 64  # rows of a matrix that is factorised
@@ -52,15 +51,23 @@ def add_masked(out, x, first, last, factor, T):
         store_block(out, j, combine(add, load_block(out, j, part, T(0)), more), part)
 
 
+@helper
+def less_products(total, out, row, other, count):
+    """What is left of an element once the columns before are taken off, one after the other."""
+    for k in range(count):
+        total -= out[row + k] * out[other + k]
+    return total
+
+
 @instead_of(factorise)
 def factorise_on_gpu(a, out, begin, n, T):
-    """Row by row, without memory of a thread's own."""
+    """Row by row, without memory of a thread's own; in the order of the CPU, and with its bits."""
     for i in range(n):
         row = begin + i * n
         for j in range(i):
             other = begin + j * n
-            out[row + j] = (a[row + j] - dot_span(out, row, out, other, j, T)) / out[other + j]
-        pivot = a[row + i] - dot_span(out, row, out, row, i, T)
+            out[row + j] = less_products(a[row + j], out, row, other, j) / out[other + j]
+        pivot = less_products(a[row + i], out, row, row, i)
         if not pivot > T(0):
             return i + 1
         out[row + i] = math.sqrt(pivot)
