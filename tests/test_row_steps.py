@@ -347,6 +347,41 @@ def test_gradients_of_captured_steps_are_there_for_whoever_asks(reads):
             )
 
 
+def test_what_was_recorded_of_a_gradient_is_not_lost_when_a_replay_replaces_it():
+    w, step = capturing(lambda g: None, width=SMALL // ROWS)
+    places = T.tensor([9, 11, 9]), T.tensor([10, 12, 10])
+    for _ in range(4):
+        step(places[0])
+    total, part = (w.grad * 2).sum(), w.grad[9:10]
+    step(places[1])
+    more = w.grad * 3
+    step(places[0])
+    assert total.item() == 2 * 3 * w.shape[1]
+    assert part.unique().tolist() == [2]
+    assert more[10].unique().tolist() == [6]
+    assert w.grad[9].unique().tolist() == [2]
+
+
+@pytest.mark.parametrize("shown", [lambda g: g, lambda g: g.detach(), lambda g: g[9:12]])
+def test_a_replay_may_read_what_it_replaces_by_another_name(shown):
+    w = table(SMALL // ROWS)
+    moves = T.optim.SGD([w], lr=0.5)
+
+    def walk(places):
+        moves.zero_grad()
+        loss = lost(places, w)
+        loss.backward()
+        moves.step()
+        return loss
+
+    first = T.compile(walk, fullgraph=True)
+    other = T.compile(lambda places, g: g.sum() + 0 * walk(places), fullgraph=True)
+    places = T.tensor([9, 11, 9])
+    for _ in range(4):
+        first(places)
+        assert other(places, shown(w.grad)).item() == 3 * w.shape[1]
+
+
 def test_captured_steps_make_no_tables():
     _, step = capturing(lambda g: None, width=SMALL // ROWS)
     places = T.tensor([9, 11, 9])
@@ -482,7 +517,8 @@ class Program:
         if how == 0:
             self.seen.append(w.detach().numpy())
         elif w.grad is not None:
-            self.seen.append(w.grad if how < 3 else w.grad.clone())
+            reads = w.grad, w.grad.clone(), w.grad * 2, (w.grad[3:9] + 1).sum()
+            self.seen.append(self.pick.choice(reads))
         else:
             self.seen.append((w * 2)[4])
 

@@ -15,7 +15,7 @@ from .index import NO_MORE, are_rows
 
 SPREAD = (
     -7046029254386353131
-)  # Fibonacci hashing: 2 ** 64 over the golden ratio, as a signed number
+)  # 2 ** 64 over the golden ratio, as a signed number: Fibonacci hashing
 AHEAD = 6  # rows that are asked for before they are moved
 
 

@@ -487,7 +487,7 @@ class Replay:
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
         with lock:
-            self._settle()
+            self._settle(arguments)
             if native.is_wanted:
                 native.settled(plan_cache.compiler.add)
             externals = look_up(self.sources, arguments)
@@ -522,13 +522,17 @@ class Replay:
                     undo()
                 raise
 
-    def _settle(self) -> None:
-        """Run everything that is recorded, but for what this call replaces without having read it."""
-        with deferred.setting_aside(
-            []
-            if not deferred.nodes
-            else [meta.grad.storage.value for _, meta in self.replaced if meta.grad is not None]
-        ):
+    def _settle(self, arguments: Sequence[Any]) -> None:
+        """Run everything that is recorded, but for what this call replaces and nobody reads."""
+        replaced: dict[int, Any] = {}
+        if deferred.nodes:
+            grads = [meta_of(*owner, arguments).grad for owner in self.replaced]
+            replaced = {id(v): v for g in grads if g is not None and (v := g.storage.value)}
+        if replaced:
+            sources = *self.sources, *[s for r in self.rooted for s in (*r.sources, *r.outside)]
+            for place in [place for source in sources for place in source.storages]:
+                replaced.pop(id(place.find(arguments).value), None)
+        with deferred.sparing(replaced.values()):
             settle(everything=True)
 
     def _run(

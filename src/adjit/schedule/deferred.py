@@ -34,6 +34,9 @@ large_savers: list[weakref.ref[Any]] = []
 # Storages of parameters whose optimiser has not asked for more of a gradient than the rows that it names.
 tables: list[weakref.ref[Storage]] = []
 asked: list[int] = []  # the ids of the values that a thread asks for, while it has the lock
+spared: set[int] = (
+    set()
+)  # the ids of what waits although everything is to run, while a thread has the lock
 nodes: list[Any] = []  # what was left out, in the order of recording
 
 _refcount = sys.getrefcount
@@ -88,8 +91,10 @@ _settles = 0  # since a table was taken out of a batch
 def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool = False) -> None:
     """Put nodes that were left out in front of a batch: what it reads, and what is wanted now."""
     there = set(map(id, nodes))
-    found = there if everything else set()
-    stack = [] if everything else [*wanted, *[v for node in batch for v in node.inputs or ()]]
+    found: set[int] = set()
+    stack = [*wanted, *[v for node in batch for v in node.inputs or ()]]
+    if everything:
+        stack += [node for node in nodes if id(node) not in spared]
     while stack:
         value = stack.pop()
         if id(value) in there and id(value) not in found:
@@ -102,17 +107,16 @@ def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool
 
 
 @contextlib.contextmanager
-def setting_aside(values: Iterable[Any]) -> Iterator[None]:
-    """Leave out tables, and the zeros that they begin with, whatever is run meanwhile."""
-    aside = {id(value) for table in values if table.inputs for value in (table, table.inputs[0])}
-    kept = [node for node in nodes if id(node) in aside]
-    left = [node for node in nodes if id(node) not in aside]
+def sparing(values: Iterable[Any]) -> Iterator[None]:
+    """Have tables, and the zeros that they begin with, wait when everything is run, unless that reads them.
+
+    Callers hold the lock.
+    """
+    spared.update(id(v) for table in values if table.inputs for v in (table, table.inputs[0]))
     try:
-        nodes[:] = left
-        del left  # or none of them would be unwanted
         yield
     finally:
-        nodes[:0] = kept
+        spared.clear()
 
 
 def put_off(part: DeferredPart, left: list[Any]) -> list[Any]:
