@@ -30,6 +30,7 @@ from library import T
 
 import adjit
 from adjit import config
+from adjit.autograd import engine
 from adjit.captured.program import ProgramPart
 from adjit.graph import cycles
 from adjit.profiler import profile
@@ -536,6 +537,65 @@ ONE_BY_ONE: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
+def with_tables() -> tuple[list[Any], Any]:
+    """Two tables of which few rows are looked up, something else, and an optimiser that has noted them."""
+    params = [leaf(30, 3), leaf(20, 4), leaf(3)]
+    optimizer = T.optim.SGD(params, lr=0.1)
+    for _ in range(2):
+        look_up(params, optimizer)
+        optimizer.step()
+    look_up(params, optimizer)
+    return params, optimizer
+
+
+def look_up(params: list[Any], optimizer: Any) -> None:
+    first, second, factor = params
+    optimizer.zero_grad()
+    loss = (first[T.tensor([3, 7, 3])] * factor).sin().sum() + second[T.tensor([5, 1])].exp().sum()
+    loss.backward()
+
+
+@pytest.fixture
+def tables_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their size."""
+    monkeypatch.setattr(deferred, "LEAST", 0)
+
+
+def test_a_step_moves_rows_of_all_tables_or_none(recorder: str, tables_wait: None) -> None:
+    def make() -> World:
+        params, optimizer = with_tables()
+        assert len(deferred.nodes) >= 4
+        return World(params, optimizer.step, lambda: [p.grad.tolist() for p in params])
+
+    all_or_nothing(make, 60)
+
+
+@pytest.mark.parametrize("road", ["planned", "machine code"])
+def test_an_interrupt_while_gradients_are_put_off_loses_none(
+    road: str, tables_wait: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorded() -> list[Any]:
+        with pytest.MonkeyPatch.context() as later:
+            later.setattr(engine, "settle_walk", lambda: None)
+            params, optimizer = with_tables()
+            scheduling.settle()
+            look_up(params, optimizer)
+        return [*params, *[p.grad for p in params]]
+
+    with taking(road, monkeypatch):
+        monkeypatch.setattr(deferred, "LEAST", 0)
+        for _ in range(3):
+            expected = bits(recorded())
+        values, counted = recorded(), Interrupts()
+        assert not counted.during(scheduling._settle)
+        assert len(deferred.nodes) == 4
+        assert bits(values) == expected
+        for at in places(counted.seen, 150):
+            values = recorded()
+            Interrupts(at).during(scheduling._settle)
+            assert bits(values) == expected, f"place {at} of {counted.seen}"
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_step_moves_all_parameters_or_none(optimizer: str, recorder: str) -> None:
     all_or_nothing(of_an_optimizer(OPTIMIZERS[optimizer]), 60)
@@ -652,6 +712,19 @@ def waits() -> World:
     return world
 
 
+def moves_rows() -> World:
+    params, optimizer = with_tables()
+
+    @T.compile
+    def train() -> Any:
+        look_up(params, optimizer)
+        optimizer.step()
+
+    return replayed(
+        World(params, train, lambda: [p.grad is None or p.grad.tolist() for p in params])
+    )
+
+
 def replayed(world: World) -> World:
     """A world in which the next call is a replay."""
     for _ in range(4):
@@ -667,6 +740,7 @@ REPLAYS: dict[str, Callable[[], World]] = {
     "a gradient": sets_a_gradient,
     "what waits": waits,
     "SGD": trains(OPTIMIZERS["SGD with momentum"]),
+    "rows of tables": moves_rows,
     "Adam": trains(OPTIMIZERS["Adam"]),
     "RMSprop": trains(ONE_BY_ONE["RMSprop"]),
     "Adadelta": trains(lambda p: T.optim.Adadelta(p, lr=0.1)),
@@ -676,7 +750,7 @@ REPLAYS: dict[str, Callable[[], World]] = {
 
 @pytest.mark.parametrize("replay", REPLAYS)
 def test_a_replay_is_done_whole_or_not_at_all(
-    replay: str, recorder: str, monkeypatch: pytest.MonkeyPatch
+    replay: str, recorder: str, tables_wait: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare, runs = ProgramPart.prepare, []
 

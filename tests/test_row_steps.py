@@ -545,7 +545,7 @@ class Program:
 def test_nobody_can_tell_that_gradients_wait(seed, monkeypatch):
     found = Program(seed).bits()
     dense(monkeypatch)
-    monkeypatch.setattr(deferred, "take_tables", lambda *_: None)
+    monkeypatch.setattr(deferred, "take_tables", lambda _: None)
     assert found == Program(seed).bits()
 
 

@@ -217,12 +217,12 @@ def _can_wait(
 # ----- tables -----
 
 
-def take_tables(batch: list[Any], taken: list[Any]) -> None:
-    """Move gradients of tables, and the zeros that they begin with, out of a batch into a list."""
+def take_tables(batch: list[Any]) -> DeferredPart | None:
+    """Take gradients of tables, and the zeros that they begin with, out of a batch; None if there are none."""
     global _settles
     found = [node for node in batch if node.recipe.fusion.rows is not None]
     if not found:
-        return
+        return None
     _settles = 0
     uses, places = uses_of(batch), set(map(id, batch))
     waiting = [
@@ -234,10 +234,10 @@ def take_tables(batch: list[Any], taken: list[Any]) -> None:
     zeros = [node.inputs[0] for node in waiting]
     waiting += [z for z in zeros if uses[id(z)] == 1 and counts.get(id(z)) == NOBODY]
     moved = set(map(id, waiting))
-    taken[:], batch[:] = (
-        [node for node in batch if id(node) in moved],
-        [node for node in batch if id(node) not in moved],
-    )
+    part = DeferredPart([], [node for node in batch if id(node) in moved])
+    left = [node for node in batch if id(node) not in moved]
+    batch[:] = left  # the last thing, without a call
+    return part
 
 
 def is_ours(value: Any) -> bool:

@@ -93,11 +93,10 @@ def _run(batch: list[Any], savers: list[Any] | None) -> None:
     What an error leaves stays in the batch, here and below. Signals arrive after calls and at the ends of
     loops, so moving nodes from one list to another has neither.
     """
-    part = None
-    tables: list[Any] = []
+    part = tables = None
     try:
         if savers is not None and deferred.tables and not _reads_failed(batch):
-            deferred.take_tables(batch, tables)
+            tables = deferred.take_tables(batch)
         part = deferred.cut_down(batch, savers) if savers and not _reads_failed(batch) else None
         if not (plan_cache.is_on and len(batch) > 1 and _run_plan(batch, part)):
             if profile.active is None:
@@ -107,11 +106,14 @@ def _run(batch: list[Any], savers: list[Any] | None) -> None:
         if part is not None:
             deferred.put_off(part, batch)
             part = None
+        if tables is not None:
+            deferred.put_off(tables, batch)
+            tables = None
     finally:
         if part is not None:
             batch[:] = deferred.put_off(part, batch)
-        if tables:
-            batch[:] = deferred.put_off(deferred.DeferredPart([], tables), batch)
+        if tables is not None:
+            batch[:] = deferred.put_off(tables, batch)
 
 
 def _run_by_device(batch: list[Any], savers: list[Any] | None) -> None:
