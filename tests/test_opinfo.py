@@ -172,6 +172,13 @@ ON_PURPOSE = [
         nn_functional_conv_transpose2d nn_functional_conv_transpose3d""",
         FORM + "stride",
     ),
+    Purpose(
+        "results of other ops lie in C order",
+        "linalg_cholesky linalg_solve_triangular unravel_index nn_functional_scaled_dot_product_attention",
+        FORM + "stride",
+        "",
+        True,
+    ),
     # ----- what is refused here
     Purpose(
         "there are no singular values yet, the error says what to use",
