@@ -1,4 +1,4 @@
-"""Parts of programs beside PyTorch: distances, distributions, losses, short rows, bags, Gram matrices, epochs.
+"""Parts of programs beside PyTorch: functions, distances, losses, short rows, bags, Gram matrices and more.
 
     python bench/parts.py [--threads 1,2] [--rows PATTERN] [--seconds 0.15] [--turns 3]
 
@@ -42,6 +42,22 @@ def between(low: float, high: float, *shape: int) -> np.ndarray:
 
 def whole(high: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(8).integers(0, high, shape)
+
+
+def functions() -> dict[str, Part]:
+    """Of numbers that stay in a core's second cache."""
+    arguments = between(0.1, 3, 131_072)
+    names = (
+        "exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "sigmoid", "sin", "cos", "tan", "atan", "erf",
+        "sqrt",
+    )  # fmt: skip
+    return {
+        f"{name}, 131,072 of {kind}": Part(
+            lambda L, x, name=name: getattr(L, name)(x), [arguments.astype(kind)]
+        )
+        for kind in ("float32", "float64")
+        for name in names
+    }
 
 
 def distances() -> dict[str, Part]:
@@ -240,7 +256,8 @@ def epochs() -> dict[str, Part]:
 
 def parts() -> dict[str, Part]:
     return {
-        **distances(), **distributions(), **losses(), **narrow(), **bags(), **symmetric(), **epochs(),
+        **functions(), **distances(), **distributions(), **losses(), **narrow(), **bags(), **symmetric(),
+        **epochs(),
     }  # fmt: skip
 
 

@@ -425,6 +425,49 @@ def test_the_loop_is_vector_code_without_calls(name: str, dtype: str) -> None:
     assert not any(symbol in d for d in declared for symbol in own)
 
 
+def innermost_loops(assembly: str) -> list[str]:
+    """The code from each label to the jump back to it that has no other such label in between."""
+    lines = re.sub(r"(?ms)^\w+_slow:.*?^\.Lfunc_end", "", assembly).splitlines()
+    begun: dict[str, int] = {}
+    found = []
+    for at_, line in enumerate(lines):
+        if label := re.match(r"(\.\w+):", line):
+            begun[label[1]] = at_
+        elif (jump := re.match(r"\s+j(?!mp)\w+\s+(\.\w+)", line)) and jump[1] in begun:
+            found.append((begun[jump[1]], at_))
+    return [
+        "\n".join(lines[first:last])
+        for first, last in found
+        if not any(first < other < last for other, _ in found)
+    ]
+
+
+@pytest.mark.skipif(not X86, reason="reads x86 assembly")
+@pytest.mark.parametrize("dtype", BOTH)
+@pytest.mark.parametrize("name", sorted({name for name, _ in vector_math.TABLE}))
+def test_rare_arguments_are_left_by_a_jump(name: str, dtype: str) -> None:
+    """A call for each vector would keep every constant in memory."""
+    vectorised = [
+        code for code in innermost_loops(loop(name, dtype).assembly) if re.search(r"%[yz]mm", code)
+    ]
+    assert vectorised
+    assert not any("call" in code for code in vectorised)
+
+
+def test_those_that_ask_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, rarely = set(), vector_math.rarely
+
+    def asking(*args: Any) -> Any:
+        asked.add(full)
+        return rarely(*args)
+
+    monkeypatch.setattr(vector_math, "rarely", asking)
+    for (name, dtype), full in vector_math.TABLE.items():
+        arity = 3 if name == "fma" else 2 if name in BINARY else 1
+        getattr(vector_math, full)(*[np.ones(1, dtype)] * arity)
+    assert asked == vector_math.ASKING
+
+
 @pytest.mark.parametrize("name", sorted({name for name, _ in vector_math.TABLE}))
 def test_float32_code_has_no_float64(name: str) -> None:
     unoptimised = loop(name, "float32").ir

@@ -27,7 +27,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_builtin, type_callable
 
-VECTOR_LANES = (2, 4, 8, 16)  # that a register of 128 to 512 bits can have
+from .processor import VECTOR_BYTES
+
+VECTOR_FORMS = (
+    "llvm.compiler.used"  # the list that keeps functions which only calls' attributes name
+)
 
 
 class Value:
@@ -299,6 +303,13 @@ def float_from(x: Value, float_type: ir.Type) -> Value:
     return x.make(x.builder.sitofp(x.ir, float_type))
 
 
+def float_of_whole(x: Any) -> Any:
+    """A whole number as the float of its width."""
+    if isinstance(x, Value):
+        return float_from(x, ir.FloatType() if x.type.width == 32 else ir.DoubleType())
+    return x.astype(np.dtype(f"f{x.itemsize}"))
+
+
 class OutOfLine:
     """A scalar body for rare arguments, kept out of the loop that calls it.
 
@@ -315,11 +326,8 @@ class OutOfLine:
         module = x.builder.module
         function = module.globals.get(self.name)
         if function is None:
-            signature = ir.FunctionType(x.type, [arg.type for arg in args])
-            function = ir.Function(module, signature, self.name)
-            function.linkage = "internal"
-            for attribute in ("cold", "noinline", "nounwind", "readnone"):
-                function.attributes.add(attribute)
+            kinds = [arg.type for arg in args]
+            function = internal_function(module, self.name, x.type, kinds, "noinline", "cold")
             builder = ir.IRBuilder(function.append_basic_block())
             builder.ret(self.body(*(Value(builder, arg) for arg in function.args)).ir)
             self._define_vector_forms(function)
@@ -327,20 +335,19 @@ class OutOfLine:
         # LLVM vectorises a loop with a call if the call names vector forms of the callee.
         # llvmlite's set of attributes is closed, hence `set`.
         forms = ",".join(
-            f"_ZGV_LLVM_M{lanes}{'v' * len(args)}_{self.name}({self.name}_{lanes})"
-            for lanes in VECTOR_LANES
+            f"_ZGV_LLVM_M{n}{'v' * len(args)}_{self.name}({self.name}_{n})" for n in lanes(x.type)
         )
         set.add(call.attributes, f'"vector-function-abi-variant"="{forms}"')
         return x.make(call)
 
     def _define_vector_forms(self, function: ir.Function) -> None:
-        """The function on vectors with a mask: one test if no lane asks, else lane by lane."""
+        """The function on vectors with a mask: one test, and if a lane asks, a call."""
         module = function.module
-        forms = [self._vector_form(function, lanes) for lanes in VECTOR_LANES]
-        # Only names in call attributes refer to them, which does not keep them in the module.
+        forms = [self._vector_form(function, n) for n in lanes(function.ftype.return_type)]
         pointer = ir.IntType(8).as_pointer()
-        name = "llvm.compiler.used"
-        used = module.globals.get(name) or ir.GlobalVariable(module, ir.ArrayType(pointer, 0), name)
+        used = module.globals.get(VECTOR_FORMS) or ir.GlobalVariable(
+            module, ir.ArrayType(pointer, 0), VECTOR_FORMS
+        )
         before = used.initializer.constant if used.initializer else []
         kept = [*before, *(form.bitcast(pointer) for form in forms)]
         used.linkage, used.section = "appending", "llvm.metadata"
@@ -349,32 +356,70 @@ class OutOfLine:
         used.initializer = ir.Constant(used.value_type, kept)
 
     def _vector_form(self, function: ir.Function, lanes: int) -> ir.Function:
-        scalar = function.ftype.return_type
-        vector, count = ir.VectorType(scalar, lanes), len(function.args)
-        mask_type = ir.VectorType(ir.IntType(1), lanes)
-        signature = ir.FunctionType(vector, [vector] * count + [mask_type])
-        form = ir.Function(function.module, signature, f"{self.name}_{lanes}")
-        form.linkage = "internal"
-        for attribute in ("noinline", "nounwind", "readnone"):
-            form.attributes.add(attribute)
+        """What becomes part of the vectorised loop."""
+        slow = self._lane_by_lane(function, lanes)
+        vector, mask_type = slow.ftype.return_type, ir.VectorType(ir.IntType(1), lanes)
+        form = internal_function(
+            function.module, f"{self.name}_{lanes}", vector, [*slow.ftype.args[:-1], mask_type],
+            "alwaysinline",
+        )  # fmt: skip
         *args, mask = form.args
         builder = ir.IRBuilder(form.append_basic_block())
-        result = ir.Constant(vector, ir.Undefined)
+        before = builder.block
         asked = builder.bitcast(mask, ir.IntType(lanes))
-        with builder.if_then(builder.icmp_unsigned("==", asked, asked.type(0)), likely=True):
-            builder.ret(result)
-        for lane in range(lanes):
-            index = ir.IntType(32)(lane)
-            before = builder.block
-            with builder.if_then(builder.extract_element(mask, index)):
-                value = builder.call(function, [builder.extract_element(a, index) for a in args])
-                changed, inside = builder.insert_element(result, value, index), builder.block
-            joined = builder.phi(vector)
-            joined.add_incoming(result, before)
-            joined.add_incoming(changed, inside)
-            result = joined
-        builder.ret(result)
+        with builder.if_then(builder.icmp_unsigned("!=", asked, asked.type(0)), likely=False):
+            result = builder.call(slow, [*args, asked])
+            inside = builder.block
+        joined = builder.phi(vector)
+        joined.add_incoming(ir.Constant(vector, ir.Undefined), before)
+        joined.add_incoming(result, inside)
+        builder.ret(joined)
         return form
+
+    def _lane_by_lane(self, function: ir.Function, lanes: int) -> ir.Function:
+        """The function for those lanes of vectors whose bits are set."""
+        vector, count = ir.VectorType(function.ftype.return_type, lanes), len(function.args)
+        slow = internal_function(
+            function.module, f"{self.name}_{lanes}_slow", vector,
+            [*[vector] * count, ir.IntType(lanes)], "noinline", "cold",
+        )  # fmt: skip
+        *args, asked = slow.args
+        builder = ir.IRBuilder(slow.append_basic_block())
+        first, again, last = builder.block, slow.append_basic_block(), slow.append_basic_block()
+        builder.branch(again)
+        builder.position_at_end(again)
+        left, result = builder.phi(asked.type), builder.phi(vector)
+        lane = builder.cttz(left, ir.IntType(1)(1))
+        value = builder.call(function, [builder.extract_element(a, lane) for a in args])
+        changed = builder.insert_element(result, value, lane)
+        others = builder.and_(left, builder.sub(left, left.type(1)))
+        builder.cbranch(builder.icmp_unsigned("==", others, others.type(0)), last, again)
+        for phi, begin, next_ in (
+            (left, asked, others),
+            (result, ir.Constant(vector, ir.Undefined), changed),
+        ):
+            phi.add_incoming(begin, first)
+            phi.add_incoming(next_, again)
+        builder.position_at_end(last)
+        builder.ret(changed)
+        return slow
+
+
+def lanes(scalar: ir.Type) -> list[int]:
+    """The lanes of vectors from 128 bits up to the processor's."""
+    size = 4 if isinstance(scalar, ir.FloatType) else 8
+    return [n for n in (2, 4, 8, 16) if 16 <= n * size <= VECTOR_BYTES]
+
+
+def internal_function(
+    module: ir.Module, name: str, result: ir.Type, args: list[ir.Type], *attributes: str
+) -> ir.Function:
+    """A function of the arguments' values alone that only this module calls."""
+    function = ir.Function(module, ir.FunctionType(result, args), name)
+    function.linkage = "internal"
+    for attribute in (*attributes, "nounwind", "readnone"):
+        function.attributes.add(attribute)
+    return function
 
 
 def rarely(condition: Any, slow: OutOfLine, args: tuple[Any, ...], usual: Any) -> Any:

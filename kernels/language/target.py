@@ -56,6 +56,7 @@ from numba.core.untyped_passes import (
 )
 
 from .conversion import to_integer
+from .intrinsics import VECTOR_FORMS
 from .processor import CHOSEN, TUNING
 
 NAME = "adjit"
@@ -195,6 +196,7 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
         module = self._final_module
         module.get_function(function).linkage = "internal"
         self._optimize_final_module()
+        self._inline_vector_forms()
         module.verify()
         things = (*module.functions, *module.global_variables)
         external = (thing.name for thing in things if thing.is_declaration)
@@ -204,6 +206,17 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
             tuple(sorted(name for name in external if not name.startswith("llvm."))),
             self,
         )
+
+    def _inline_vector_forms(self) -> None:
+        """What is rarely asked for, asked for by a test within the vectorised loop instead of a call."""
+        with contextlib.suppress(NameError):
+            forms = self._final_module.get_global_variable(VECTOR_FORMS)
+            forms.name, forms.linkage = "vector_forms", "internal"  # so that what nobody calls goes
+            passes = llvm.newpassmanagers.create_new_module_pass_manager()
+            passes.add_always_inliner_pass()
+            passes.add_global_dead_code_eliminate_pass()
+            passes.add_simplify_cfg_pass()
+            passes.run(self._final_module, self._codegen._pass_builder())
 
 
 class Codegen(JITCPUCodegen):  # type: ignore[misc]

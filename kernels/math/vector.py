@@ -33,6 +33,7 @@ from ..language.intrinsics import (
     constant,
     copysign,
     float_from,
+    float_of_whole,
     floor,
     fma,
     from_bits,
@@ -153,10 +154,27 @@ def exp_slope(r, z, k, scale=1.0):
     return fma(r, fma(r, polynomial(z, even), polynomial(z, odd)), 0.5 * scale)
 
 
-def exp_of_reduced(r, r_low, k):
-    """exp(r + r_low), to about 0.8 ulp."""
-    z = r * r
-    return 1.0 + (r + fma(z, exp_slope(r, z, k), r_low))
+def split_by_ln2(x, k, offset, times=1.0):
+    """n + offset in the low bits of a float, and r, with times x = n ln2 + times r, |r| < ln2 / 2 / times."""
+    magic = k.MAGIC + offset
+    shifted = fma(x, times * k.LOG2_E, magic)
+    n = shifted - magic
+    return shifted, fma(-n, k.LN2_LOW / times, fma(-n, k.LN2_HIGH / times, x))
+
+
+def exp_of_reduced(r, k, times=1.0):
+    """exp(times r) for |times r| < ln2 / 2, to about 0.9 ulp; `times` is a power of two."""
+    odd_and_even = zip(k.SINH_SHORT, k.COSH, strict=True)
+    slopes = (1.0, 0.5, *(c for pair in odd_and_even for c in pair))
+    return fma(r, polynomial(r, [c * times ** (i + 1) for i, c in enumerate(slopes)]), 1.0)
+
+
+def times_power(x, shifted, k):
+    """x * 2**n, rounded once, with n + 2 BIAS in the low bits of a float."""
+    whole = bits(shifted)
+    half = shift_down(whole, 1)
+    one, other = (from_bits(part << k.MANTISSA_BITS) for part in (half, whole - half))
+    return x * one * other
 
 
 def expm1_parts(r, r_low, k):
@@ -170,18 +188,18 @@ def expm1_parts(r, r_low, k):
 @vectorised
 def exp(x, k):
     """e**x."""
-    n, r, r_low = reduced_by_ln2(clamp(x, k.EXP_MIN, k.EXP_MAX), k)
-    return scaled(exp_of_reduced(r, r_low, k), n, k)
+    shifted, r = split_by_ln2(clamp(x, k.EXP_MIN, k.EXP_MAX), k, 2 * k.BIAS)
+    return times_power(exp_of_reduced(r, k), shifted, k)
 
 
 @vectorised
 def exp2(x, k):
     """2**x."""
     x = clamp(x, k.EXP2_MIN, k.EXP2_MAX)
-    n = round_even(x)
-    f = x - n
-    r, r_low = two_product(f, k.LN2)
-    return scaled(exp_of_reduced(r, r_low, k), n, k)
+    magic = k.MAGIC + 2 * k.BIAS
+    shifted = x + magic
+    r = (x - (shifted - magic)) * k.LN2
+    return times_power(exp_of_reduced(r, k), shifted, k)
 
 
 @vectorised
@@ -198,18 +216,15 @@ def expm1(x, k):
 
 @vectorised
 def tanh(x, k):
-    """Hyperbolic tangent: (e**2x - 1) / (e**2x + 1), both as sums of two parts."""
-    y = 2.0 * abs(x)
-    n, r, r_low = reduced_by_ln2(where(y > 2.0 * k.TANH_MAX, 2.0 * k.TANH_MAX, y), k)
-    s, s_low = expm1_parts(r, r_low, k)
-    scale = power_of_two(n, k)
-    less, less_low = fast_two_sum(scale, -1.0)
-    more, more_low = fast_two_sum(scale, 1.0)
-    above, above_low = fast_two_sum(less, scale * s)
-    below, below_low = fast_two_sum(more, scale * s)
-    low = scale * s_low
-    ratio, rest = quotient(above, less_low + (above_low + low), below, more_low + (below_low + low))
-    return copysign(ratio + rest, x)
+    """Hyperbolic tangent: x + x**3 TANH(x**2), beyond TANH_SPLIT 1 - 2 / (e**2x + 1)."""
+    size = abs(x)
+    y = where(size > k.TANH_MAX, k.TANH_MAX, size)
+    shifted, r = split_by_ln2(y, k, k.BIAS - 1, times=2.0)
+    half_power = from_bits(bits(shifted) << k.MANTISSA_BITS)
+    outer = 1.0 - 1.0 / fma(exp_of_reduced(r, k, times=2.0), half_power, 0.5)
+    z = x * x
+    inner = fma(x, z * polynomial(z, k.TANH), x)
+    return copysign(where(size > k.TANH_SPLIT, outer, inner), x)
 
 
 @vectorised
@@ -281,12 +296,16 @@ def cosh(x, k):
 # ---------------------------------------------------------------- logarithms
 
 
-def split_normal(i, offset, k):
-    """e - offset, m with m 2**e the normal number whose bits are i, m in [sqrt(1/2), sqrt(2))."""
+def split_normal(i, k):
+    """e, m with m 2**e the normal number whose bits are i, m in [sqrt(1/2), sqrt(2))."""
+    if k.MANTISSA_BITS == 23:
+        e = (i - k.SQRT_HALF_BITS) >> k.MANTISSA_BITS
+        return float_of_whole(e), from_bits(i - (e << k.MANTISSA_BITS))
+    # AVX2 has neither shifts that keep the sign nor conversions for 64 bits.
     middle = k.BIAS + 1
     shift = (middle << k.MANTISSA_BITS) - k.SQRT_HALF_BITS
     biased = shift_down(i + shift, k.MANTISSA_BITS)
-    e = float_of_low_bits(biased, k) - (offset + float(middle))
+    e = float_of_low_bits(biased, k) - float(middle)
     return e, from_bits(i - ((biased - middle) << k.MANTISSA_BITS))
 
 
@@ -294,8 +313,8 @@ def split_exponent(x, k):
     """e, m with x = m 2**e and m in [sqrt(1/2), sqrt(2)), for finite x > 0."""
     subnormal = x < k.SMALLEST_NORMAL
     lift = float(k.MANTISSA_BITS + 1)
-    i = bits(where(subnormal, x * 2.0**lift, x))
-    return split_normal(i, where(subnormal, constant(x, lift), 0.0), k)
+    e, m = split_normal(bits(where(subnormal, x * 2.0**lift, x)), k)
+    return where(subnormal, e - lift, e), m
 
 
 def log_tail(f, k):
@@ -306,10 +325,21 @@ def log_tail(f, k):
     return fma(s, fma(z, polynomial(z, k.LOG), half_square), -half_square)
 
 
-def at_log_edges(x, result, k):
+def at_log_edges(x, result):
     """A logarithm's values at 0, inf and where it has none."""
     nowhere = where(x == 0.0, constant(x, -np.inf), np.nan)
     return where(x > 0.0, where(x < np.inf, result, x), nowhere)
+
+
+def logarithm(name, of_parts, x, k):
+    """A logarithm by `of_parts(e, m)`, x = m 2**e; numbers that are not positive and normal are rare."""
+
+    def unusual(x):
+        return at_log_edges(x, of_parts(*split_exponent(x, k)))
+
+    is_rare = bits(x) + ((2 * k.BIAS + 1) << k.MANTISSA_BITS) >= -(2 << k.MANTISSA_BITS)
+    slow = OutOfLine(f"unusual_{name}_{k.SUFFIX}", unusual, getattr(np, name))
+    return rarely(is_rare, slow, (x,), of_parts(*split_normal(bits(x), k)))
 
 
 def log_of_parts(e, f, f_low, k):
@@ -322,39 +352,45 @@ def log_of_parts(e, f, f_low, k):
 @vectorised
 def log(x, k):
     """Natural logarithm."""
-    e, m = split_exponent(x, k)
-    f = m - 1.0
-    total, low = fast_two_sum(e * k.LN2_HIGH, f)
-    return at_log_edges(x, total + (low + fma(e, k.LN2_LOW, log_tail(f, k))), k)
+
+    def of_parts(e, m):
+        f = m - 1.0
+        total, low = fast_two_sum(e * k.LN2_HIGH, f)
+        return total + (low + fma(e, k.LN2_LOW, log_tail(f, k)))
+
+    return logarithm("log", of_parts, x, k)
 
 
-def log_in_base(x, scale, scale_low, unit, unit_low, k):
+def log_in_base(name, scale, scale_low, unit, unit_low, x, k):
     """log(x) in a base: scale log(m) + unit e."""
-    e, m = split_exponent(x, k)
-    f = m - 1.0
-    y, y_low = fast_two_sum(f, log_tail(f, k))
-    product = y * scale
-    product_low = fma(y, scale, -product) + fma(y, scale_low, y_low * scale)
-    total, low = fast_two_sum(e * unit, product)
-    return at_log_edges(x, total + (low + fma(e, unit_low, product_low)), k)
+
+    def of_parts(e, m):
+        f = m - 1.0
+        y, y_low = fast_two_sum(f, log_tail(f, k))
+        product = y * scale
+        product_low = fma(y, scale, -product) + fma(y, scale_low, y_low * scale)
+        total, low = fast_two_sum(e * unit, product)
+        return total + (low + fma(e, unit_low, product_low))
+
+    return logarithm(name, of_parts, x, k)
 
 
 @vectorised
 def log2(x, k):
     """Logarithm to base 2."""
-    return log_in_base(x, k.LOG2_E, k.LOG2_E_LOW, 1.0, 0.0, k)
+    return log_in_base("log2", k.LOG2_E, k.LOG2_E_LOW, 1.0, 0.0, x, k)
 
 
 @vectorised
 def log10(x, k):
     """Logarithm to base 10."""
-    return log_in_base(x, k.LOG10_E, k.LOG10_E_LOW, k.LOG10_2_HIGH, k.LOG10_2_LOW, k)
+    return log_in_base("log10", k.LOG10_E, k.LOG10_E_LOW, k.LOG10_2_HIGH, k.LOG10_2_LOW, x, k)
 
 
 def log1p_of_parts(x, x_low, k, doublings=0.0):
     """log(1 + x + x_low) + doublings ln2 for finite x > -1."""
     u, u_low = two_sum(1.0, x)
-    e, m = split_normal(bits(u), 0.0, k)
+    e, m = split_normal(bits(u), k)
     down = -e
     scale = power_of_two(where(down < -60.0, -60.0, down), k)
     return log_of_parts(e + doublings, m - 1.0, (u_low + x_low) * scale, k)
@@ -677,7 +713,7 @@ def erf_by_exp(y, k):
     """erf(y) for y >= 0: y + y ERF(y**2) up to 1, then 1 - exp(LOG_ERFC(y))."""
     exponent, low = two_product(y, polynomial(y, k.LOG_ERFC[1:]))
     n, r, _ = reduced_by_ln2(exponent, k)
-    power = exp_of_reduced(r + (low + k.LOG_ERFC[0]), 0.0, k) * power_of_two(n, k)
+    power = exp_of_reduced(r + (low + k.LOG_ERFC[0]), k) * power_of_two(n, k)
     return where(y > 1.0, 1.0 - power, fma(y, polynomial(y * y, k.ERF), y))
 
 
@@ -1006,3 +1042,10 @@ for _name, _body in SIMPLE.items():
 
 # The names to import for these: a loop with no other function waits for memory.
 ONE_INSTRUCTION = frozenset(full for (name, _), full in TABLE.items() if name in SIMPLE)
+
+# The names of those that ask each vector for rare arguments, after which the next vector begins.
+ASKING = frozenset(
+    TABLE[name, k.DTYPE.__name__]
+    for name in ("cos", "fmod", "log", "log10", "log2", "remainder", "sin", "tan")
+    for k in FORMATS
+)

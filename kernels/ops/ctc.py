@@ -36,7 +36,7 @@ def first_blank(size):
 
 def log_from_one(x, k):
     """log(x) for normal numbers from 1 up: two thirds of the instructions of `log`. NaN stays."""
-    e, m = split_normal(bits(x), 0.0, k)
+    e, m = split_normal(bits(x), k)
     f = m - 1.0
     return where(x > 0.0, fma(e, k.LN2, f + log_tail(f, k)), x)
 
