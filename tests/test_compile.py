@@ -1476,13 +1476,11 @@ def scaled(t):
 
 LOOKS = {
     "item": lambda x: x.sum().item(),
-    "bool": lambda x: 1 if x.sum() > 0 else 2,
     "float": lambda x: scaled(x.sum()),
     "print": str,
     "numpy": lambda x: x.detach().numpy(),
     "mask": lambda x: x[x > 0],
     "tolist": lambda x: x.tolist(),
-    "equal": lambda x: T.equal(x, x),
     "nonzero": lambda x: x.nonzero(),
 }
 

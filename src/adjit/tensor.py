@@ -868,7 +868,7 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 f"a Tensor with {self.spec.numel} elements cannot be converted to Scalar"
             )
-        return self._number()
+        return bool(self) if self.spec.dtype is dtypes.bool else self._number()
 
     def _number(self) -> Any:
         """The first element as a Python number."""
@@ -897,7 +897,8 @@ class Tensor(TensorBase):
             if self.spec.numel == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(self._number())
+        answer = None if state.session is None else state.session.decide(self)
+        return bool(self._number()) if answer is None else answer
 
     def __float__(self) -> float:
         return float(self._python_number())

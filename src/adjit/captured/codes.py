@@ -194,6 +194,17 @@ class Run:
         return found if found in (OURS, PURE) else USER
 
 
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Have nobody watch what the library itself does for a while."""
+    watcher = sys.getprofile()
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(watcher)
+
+
 def is_of_python(frame: FrameType) -> bool:
     """Whether code belongs to Python's own library, or was made by it."""
     name = frame.f_code.co_filename

@@ -23,6 +23,7 @@ from ..schedule.plan_cache import warn
 from ..schedule.settle import lock, settle
 from . import logs
 from .codes import Run
+from .decisions import OtherWay, decide
 from .exported import Exported
 from .guards import Guards
 from .logs import Unsupported
@@ -34,7 +35,9 @@ from .tracing import Session
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_CAPTURES = 64  # of one function; the one used least recently goes first
-MAX_VARIANTS = 8  # of one capture, that differ in what the function finds outside
+MAX_VARIANTS = 8  # of one capture, that differ in what the function finds outside, or decides
+# Calls that began a capture in vain: so many, and more than every third, are enough.
+TURNS, TURNS_APART = 8, 3
 
 
 # What else comes back than a function, by what was given: made of that and the function.
@@ -82,15 +85,18 @@ def compile(
     parameters, buffers, submodules, `training`; the contents of lists, dicts and sets; hooks; methods,
     functions and modules that were replaced; small NumPy arrays; `os.environ`. What code can read is
     found from its bytecode, so some of what is guarded may not be read, never the other way round.
+    Truths of tensors (`if not valid.all(): raise ...`, `while error > limit`) are steps of the plan; a call
+    that decides otherwise leaves nothing behind and is captured anew, or runs as usual where more than
+    every third call does.
 
     *Run as usual*, which is right, recorded and planned but not skipped, are calls of a function that
-    looks at the value of a tensor (`item()`, `if loss < best`, `print`), draws random numbers of Python or
-    NumPy, asks for the time, reads or writes files, prints; that changes what it can read (a counter,
-    a list, an attribute, a scheduler stepped inside); that reads what nobody can look into (an iterator, a
-    large array, an object of an extension module); that raises, is called in a profiler or in anomaly
-    mode; or that sends gradients back through a graph from outside, has results which share memory and
-    need gradients, or an `autograd.Function` behind them, or writes memory of a NumPy array, or such at which
-    it can look through an array itself.
+    looks at the numbers of a tensor (`item()`, `print`), draws random numbers of Python or NumPy, asks
+    for the time, reads or writes files, prints; that changes what it can read (a counter, a list, an
+    attribute, a scheduler stepped inside); that reads what nobody can look into (an iterator, a large
+    array, an object of an extension module); that raises, is called in a profiler or in anomaly mode; or
+    that sends gradients back through a graph from outside, has results which share memory and need
+    gradients, or an `autograd.Function` behind them, or writes memory of a NumPy array, or such at which it
+    can look through an array itself.
     Such calls are tried again, ever more rarely.
     `ADJIT_LOGS=graph_breaks,recompiles` (or `adjit._logging.set_logs`) says which, and why.
 
@@ -192,13 +198,15 @@ class Capture(NamedTuple):
 class Captures:
     """The captures for arguments of one kind; none if there was one call so far."""
 
-    __slots__ = ("is_hit", "misses", "replays", "used")
+    __slots__ = ("began", "decides", "is_hit", "misses", "replays", "turns", "used")
 
     def __init__(self, used: int) -> None:
         self.replays: tuple[Capture, ...] = ()
         self.used = used  # when: the number of a call
         self.is_hit = True  # whether the newest of them has answered a call
         self.misses = 0  # calls since capturing began to be of no use
+        self.decides = True  # whether captures may depend on what is decided by tensors
+        self.turns = self.began = 0  # calls that began a capture in vain, and since when
 
     def add(self, capture: Capture) -> None:
         """Have calls answered by a capture; callers hold the lock."""
@@ -208,6 +216,22 @@ class Captures:
         """Take away a capture that fits no more."""
         with lock:
             self.replays = tuple(filter(partial(is_not, capture), self.replays))
+
+    def prefer(self, capture: Capture) -> None:
+        """Have a capture tried first."""
+        with lock:
+            others = filter(partial(is_not, capture), self.replays)
+            self.replays = (capture, *others)
+
+    def turned(self) -> None:
+        """Note that a call decided otherwise than a capture: if many do, decisions are no use."""
+        if not self.turns:
+            self.began = self.used
+        self.turns += 1
+        if self.turns >= TURNS and TURNS_APART * self.turns > self.used - self.began:
+            self.decides = False
+            with lock:
+                self.replays = tuple([c for c in self.replays if not c.replay.decides])
 
     def is_time(self) -> bool:
         """Whether to try a capture; where that was of no use, ever more rarely: it takes its time."""
@@ -258,12 +282,21 @@ class CompiledFunction:
                 found.used = next(self.clock)
         if found is None:
             return self._run_first(args, kwargs)
+        turned = ""
         for capture in found.replays:
             replay, result_form, guards = capture
             if replay.fits(arguments) and guards.hold():
-                results = replay.run(arguments)
+                try:
+                    results = replay.run(arguments)
+                except OtherWay:
+                    if not turned:
+                        found.turned()
+                    turned = "what it decides by the value of a tensor"
+                    continue
                 if results is not None:
                     found.is_hit = True
+                    if turned:
+                        found.prefer(capture)
                     if result_form is None:
                         return results[0]
                     return unflatten(result_form, iter(results))
@@ -272,7 +305,8 @@ class CompiledFunction:
         if not found.is_time():
             return self._run_as_usual(args, kwargs)
         if found.replays:
-            logs.recompiles(self.name, found.replays[-1].guards.failed or "a tensor from outside")
+            reason = turned or found.replays[-1].guards.failed or "a tensor from outside"
+            logs.recompiles(self.name, reason)
         return self._capture(found, args, kwargs, leaves, arguments)
 
     def _run_as_usual(self, args: Any, kwargs: Any) -> Any:
@@ -345,7 +379,7 @@ class CompiledFunction:
                 self._explain(before.problem or "an argument has hooks", is_done=False)
                 return self._run_as_usual(args, kwargs)
         exported = None if before is None else Exported(before.met())
-        session = Session(arguments, exported)
+        session = Session(arguments, exported, decide if found.decides else None)
         run = Run(self.codes, partial(session.saw_new_code, NEW_CODE))
         with lock, bringing_home(exported):
             settle(everything=True)

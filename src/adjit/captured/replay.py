@@ -109,6 +109,8 @@ class Replay:
         values = [value_slot.__get__(storage) for storage in session.written]
         values += [left.slot.constant for left in self._lefts() if isinstance(left, NewTensor)]
         values += [value for rooted in self.rooted for value in rooted.backward.values]
+        values += session.decisions
+        self.decides = bool(session.decisions)
         values, batch = self._find_tables(session, values)
         self._lay_out(session, batch, values)
         self._describe_effects(session, arguments, self.part.blocks)
@@ -319,12 +321,14 @@ class Replay:
             (k, meta)
             for k, meta, left in self.grads
             if isinstance(left, NewTensor) and left.whole.nbytes > SMALL and meta not in kept
+            if not self.decides  # a call that decides otherwise may read them
         ]
 
     def _find_joint(self) -> None:
         """Whether a call can wait until somebody sends back from its results."""
         self.waits = (
             self.is_plain
+            and not self.decides
             and len(self.rooted) == 1
             and bool(self.rooted[0].backward.joints)
             and not (self.effects or self.grads)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..atomic import at_once, calling, together
+from ..devices import CPU
 from ..graph import call_sites
 from ..graph.node import GradNode, Meta, Node, sequence
 from ..graph.state import Sites, state
@@ -75,7 +76,12 @@ class Draw(NamedTuple):
 class Session:
     """What one run of a function did."""
 
-    def __init__(self, arguments: Sequence[Any] = (), exported: Exported | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[Any] = (), exported: Exported | None = None,
+        decision: Callable[[Any], tuple[bool, Node]] | None = None,
+    ) -> None:  # fmt: skip
+        self.decision = decision  # how to decide by a tensor, where the function may
+        self.decisions: list[Node] = []  # steps that hold to what was decided
         self.thread = threading.get_ident()
         # Memory at which others look, and which the function writes; without it, that stops the capture.
         self.exported = exported
@@ -165,6 +171,15 @@ class Session:
         """The ids of the storages that were there before."""
         seen = [*self.outside.values(), *self.arguments]
         return {id(storage) for storage in self.storages} | {id(found.storage) for found in seen}
+
+    def decide(self, t: Any) -> bool | None:
+        """Whether the only element of a tensor is not zero, as it will be in calls that are answered by the
+        capture; None if it has to be looked at, which ends the capture."""
+        if self.problem or self.decision is None or t.spec.device is not CPU or t.storage.shared:
+            return None
+        answer, node = self.decision(t)
+        self.decisions.append(node)
+        return answer
 
     def ran_backward(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""

@@ -30,6 +30,10 @@ class CapturingSession(Protocol):
     def can_wait(self, gradient: Node) -> None:
         """Note a gradient, the rows of a table, of which the function reads no more than these rows."""
 
+    def decide(self, t: object) -> bool | None:
+        """Whether the only element of a tensor is not zero, as it will be in calls that are answered by the
+        capture; None if it has to be looked at, which ends the capture."""
+
     def ran_backward(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""
 
