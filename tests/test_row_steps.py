@@ -41,8 +41,18 @@ LOOKS = {
     "indices behind others": lambda w, i: F.embedding(i[2:], w),
     "rows behind others": lambda w, i: T.cat([w.detach()[8:10], F.embedding(i, w)]),
     "looked up twice": lambda w, i: F.embedding(i, w) + F.embedding(i.flip(0), w),
+    "looked up three times": lambda w, i: T.cat(
+        [F.embedding(i[:5], w), F.embedding(i[3:], w, padding_idx=11), w[i[:3] - ROWS] * 0.0]
+    ),
+    "rows of one table alone": lambda w, i: T.cat(
+        [F.embedding(i, w), F.embedding(T.tensor([5, 8, 5]), w) * -0.0]
+    ),
+    "as often as can wait": lambda w, i: T.cat([F.embedding(i[k : k + 2], w) for k in range(8)]),
+    "once more": lambda w, i: T.cat([F.embedding(i[k : k + 2], w) for k in range(9)]),
+    "looked up and read": lambda w, i: F.embedding(i, w) + w[8:9],
+    "of another table too": lambda w, i: F.embedding(i, w) + F.embedding(i, w * 2),
 }
-RUNS = set(LOOKS) - {"looked up twice"}
+RUNS = set(LOOKS) - {"once more", "looked up and read", "of another table too"}
 
 
 def table(width, dtype="float32", rows=ROWS):
@@ -270,15 +280,19 @@ def test_a_parameter_that_an_array_shows_is_moved_where_it_lies():
     np.testing.assert_array_equal(shown[9], before - 1)
 
 
-def test_who_holds_the_old_values_keeps_them():
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_who_holds_the_old_values_keeps_them(times):
     w, places = table(3), T.tensor([9, 11, 9])
     moves = waiting(w, places)
-    lost(places, w).backward()
+    sum(lost(places, w) for _ in range(times)).backward()
     old = w.detach().clone()
     kept = (w * 1).sum(1)  # of a graph that has the parameter's value
     moves.step()
     assert kept[9].item() == old[9].sum().item()
-    assert (w[9] == old[9] - 1).all()
+    expected = old.numpy()
+    expected[9] -= times
+    expected[11] -= 0.5 * times
+    np.testing.assert_allclose(w.detach().numpy(), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("last", [0.3, -0.1, float("inf")])
@@ -475,13 +489,9 @@ class Program:
         self.moves.zero_grad(set_to_none=self.chance(0.7))
         places = self.places()
         loss = (self.look(w, places) * self.factor).sin().sum()
-        if self.chance(0.3):
-            loss = (
-                loss
-                + (self.look(self.pick.choice(self.tables), self.places()) * self.factor)
-                .cos()
-                .sum()
-            )
+        while self.chance(0.4):
+            other = self.pick.choice(self.tables)
+            loss = loss + (self.look(other, self.places()) * self.factor).cos().sum()
         loss.backward(retain_graph=self.chance(0.2))
         if self.chance(0.2):
             self.seen.append(loss.item())
@@ -500,17 +510,18 @@ class Program:
             self.moves.step()
 
     def captured(self):
-        key = self.pick.randrange(2)
+        key, count = self.pick.randrange(2), self.pick.randrange(1, 4)
         w, moves, factor = self.tables[key], self.moves, self.factor
 
-        def step(places):
+        def step(*places):
             moves.zero_grad()
-            loss = (F.embedding(places, w) * factor).sin().sum()
+            loss = sum((F.embedding(p, w) * factor).sin().sum() for p in places)
             loss.backward()
             moves.step()
             return loss
 
-        self.seen.append(self.steps.setdefault(key, T.compile(step))(self.places()).detach())
+        compiled = self.steps.setdefault((key, count), T.compile(step))
+        self.seen.append(compiled(*[self.places() for _ in range(count)]).detach())
 
     def look_at(self, w):
         how = self.pick.randrange(5)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from itertools import islice
 from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
@@ -26,30 +27,59 @@ class Slot(NamedTuple):
 
 
 class TableSlot(NamedTuple):
-    """A gradient that is recorded after a replay, not computed: the rows of a table that is zero otherwise."""
+    """A gradient that is recorded after a replay, not computed: the rows of a table that is zero otherwise, or
+    a sum of such."""
 
-    table: Recipe
-    zeros: Recipe
+    recipe: Recipe
     offsets: tuple[int, ...] | None
     call_site: CallSite | None
-    rows: tuple[Slot, ...]  # indices and values
+    zeros: Recipe | None  # that a table begins with
+    rows: tuple[Slot, ...]  # its indices and values
+    parts: tuple[TableSlot, ...]  # of a sum
 
     @classmethod
     def of(cls, node: Node, slot: Callable[[Any], Slot]) -> TableSlot:
         """What says how to record a node again, on values whose slots are told."""
-        zeros, *rows = node.inputs or ()
-        assert isinstance(node.recipe, Recipe)
+        recipe, inputs = node.recipe, node.inputs or ()
+        assert isinstance(recipe, Recipe)
+        if recipe.fusion.adds:
+            parts = tuple([cls.of(part, slot) for part in inputs])
+            return cls(recipe, node.offsets, node.call_site, None, (), parts)
+        zeros, *rows = inputs
         assert isinstance(zeros.recipe, Recipe)
-        return cls(node.recipe, zeros.recipe, node.offsets, node.call_site, tuple(map(slot, rows)))
+        return cls(
+            recipe, node.offsets, node.call_site, zeros.recipe, tuple(map(slot, rows)), ()
+        )  # fmt: skip
 
-    def record(self, rows: Iterable[Node]) -> tuple[Node, Node]:
-        """The zeros and the table, recorded on indices and values of a replay."""
-        zeros, table = record.new_node(Node), record.new_node(Node)
-        zeros.recipe, zeros.inputs, zeros.offsets, zeros.scalars = self.zeros, (), None, (0,)
-        zeros.call_site = None
-        table.recipe, table.offsets, table.scalars = self.table, self.offsets, ()
-        table.inputs, table.call_site = (zeros, *rows), self.call_site
-        return zeros, table
+    def slots(self) -> Iterator[Slot]:
+        """Of all rows."""
+        yield from self.rows
+        for part in self.parts:
+            yield from part.slots()
+
+    def record(self, rows: Iterator[Node]) -> list[Node]:
+        """Nodes on indices and values of a replay, recorded; the last is the gradient."""
+        made: list[Node] = []
+        if self.zeros is None:
+            inputs = []
+            for part in self.parts:
+                made += part.record(rows)
+                inputs.append(made[-1])
+        else:
+            inputs = [_node(self.zeros, (), None, (0,)), *islice(rows, len(self.rows))]
+            made.append(inputs[0])
+        table = _node(self.recipe, tuple(inputs), self.offsets, ())
+        table.call_site = self.call_site
+        return [*made, table]
+
+
+def _node(
+    recipe: Recipe, inputs: tuple[Node, ...], offsets: tuple[int, ...] | None, scalars: tuple[int, ...]
+) -> Node:  # fmt: skip
+    node = record.new_node(Node)
+    node.recipe, node.inputs, node.offsets, node.scalars = recipe, inputs, offsets, scalars
+    node.call_site = None
+    return node
 
 
 class NewTensor(NamedTuple):

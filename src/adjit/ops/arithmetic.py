@@ -64,7 +64,7 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
         given = [Operand(name, spec.dtype, (1,)) for name in body.params]
         out = Operand("out", spec.dtype, (1,))
         element = Element(body, (0,), spec.dtype, tuple(given), (out,), flat)
-        recipe.fusion = Fusible(element=element)
+        recipe.fusion = Fusible(element=element, adds=True)
         record.find_device_steps(recipe)
     node = new_node(Node)
     node.recipe = recipe

@@ -6,6 +6,7 @@ import math
 import weakref
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -17,7 +18,6 @@ from ..graph.node import Node, Spec, dense_spec
 from ..graph.record import new_node
 from ..graph.state import state
 from ..kernels.ops import row_steps as kernels
-from ..kernels.ops.index import copy_elements
 from ..schedule import deferred
 from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe
 from ..shapes import Size
@@ -41,7 +41,7 @@ def is_whole(t: Tensor) -> bool:
 
 
 class RecordedTable(NamedTuple):
-    """A gradient that is recorded as the rows of a table, which nobody has asked for."""
+    """The rows of a table that are recorded, of which nobody has asked for the whole."""
 
     recipe: Recipe
     inputs: tuple[Node, ...]  # zeros, indices, values
@@ -55,23 +55,26 @@ class RecordedTable(NamedTuple):
         return self.recipe.fusion.rows
 
 
-def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, RecordedTable]:
+Tables = list[RecordedTable]  # whose sum, from the first to the last, is a gradient
+
+
+def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, Tables]:
     """The gradients of large tables that are no more than rows yet, by the numbers of their parameters.
 
     Walks run what they record. So the next gradient of a large parameter waits, should it be one of these: if
     it was not, then after twice as many steps again.
     """
-    found: dict[int, RecordedTable] = {}
+    found: dict[int, Tables] = {}
     for k, (param, grad) in enumerate(zip(params, grads, strict=True)):
         if param.spec.nbytes >= deferred.LEAST:
-            table = _table_of(param, grad)
-            if table is not None:
-                found[k] = table
+            tables = _tables_of(param, grad)
+            if tables:
+                found[k] = tables
             if state.session is None:
                 storage = param.storage
-                _dense[storage] = steps = 0 if table else _dense.get(storage, 0) + 1
+                _dense[storage] = steps = 0 if tables else _dense.get(storage, 0) + 1
                 deferred.track_table(storage, waits=steps & (steps - 1) == 0)
-            elif table is not None:
+            elif tables:
                 state.session.can_wait(grad.storage.value)
     return found
 
@@ -80,14 +83,27 @@ def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, Reco
 _dense: weakref.WeakKeyDictionary[Storage, int] = weakref.WeakKeyDictionary()
 
 
-def _table_of(param: Tensor, grad: Tensor) -> RecordedTable | None:
-    """A gradient, if it is a table and its parameter lies plainly."""
-    node = grad.storage.value
-    inputs, recipe = node.inputs, node.recipe  # in this order: another thread may run it
-    is_table = recipe.__class__ is Recipe and recipe.fusion.rows is not None
-    if not (is_table and grad.spec is param.spec and is_whole(param) and is_whole(grad)):
+def _tables_of(param: Tensor, grad: Tensor) -> Tables | None:
+    """What a gradient is the sum of, if these are few tables and its parameter lies plainly."""
+    if not (grad.spec is param.spec and is_whole(param) and is_whole(grad)):
         return None
-    return RecordedTable(recipe, inputs, node.offsets or (0, 0, 0), node.call_site)
+    tables = _summed(grad.storage.value)
+    return tables if tables is not None and len(tables) <= kernels.MOST else None
+
+
+def _summed(node: Node) -> Tables | None:
+    """The tables that a value is, or is the sum of, from the first to the last."""
+    inputs, recipe = node.inputs, node.recipe  # in this order: another thread may run it
+    if recipe.__class__ is not Recipe or inputs is None:
+        return None
+    if recipe.fusion.rows is not None:
+        return [RecordedTable(recipe, inputs, node.offsets or (0, 0, 0), node.call_site)]
+    if not recipe.fusion.adds:
+        return None
+    first, *others = [_summed(part) for part in inputs]
+    if first is None or any(part is None or len(part) > 1 for part in others):
+        return None  # another order of sums
+    return [*first, *[table for part in others if part for table in part]]
 
 
 def rests_where_zero(sign: float, decay: float, rate: float) -> bool:
@@ -96,7 +112,7 @@ def rests_where_zero(sign: float, decay: float, rate: float) -> bool:
 
 
 def sgd_rows(
-    params: list[Tensor], tables: Sequence[RecordedTable], numbers: Numbers
+    params: list[Tensor], gradients: Sequence[Tables], numbers: Numbers
 ) -> Callable[[], object]:
     """Record plain steps; what makes them the values of the parameters. Numbers: those of `sgd_step`."""
 
@@ -106,13 +122,14 @@ def sgd_rows(
     session = state.session
     if session is not None:
         session.depends_on(lambda: rests_where_zero(*numbers()))
-    links = [_linked(table) for table in tables]  # all that can fail, before a parameter is written
+    # All that can fail, before a parameter is written.
+    links = [[_linked(table) for table in tables] for tables in gradients]
     moved = []
-    for param, table, linked in zip(params, tables, links, strict=True):
+    for param, tables, linked in zip(params, gradients, links, strict=True):
         words = rate()
         if session is not None:
             session.numbers(words, rate)
-        moved.append(_moved(kernels.sgd_rows, param, table, linked, tuple(words)))
+        moved.append(_moved(kernels.sgd_rows, param, tables, linked, tuple(words)))
     return together(*write.committing(params, moved))
 
 
@@ -138,21 +155,31 @@ def _linked(table: RecordedTable) -> Node:
 
 
 def _moved(
-    kernel: Any, param: Tensor, table: RecordedTable, links: Node, numbers: tuple[int, ...]
+    kernel: Any, param: Tensor, tables: Tables, links: Sequence[Node], numbers: tuple[int, ...]
 ) -> Node:
-    """Record the parameter moved along the rows of a table, in its place where nobody else looks."""
-    rows, spec = table.rows, param.spec
-    shares = min(rows.size, SHARES)
-    grain = max(1, GRAIN * shares // (rows.size * rows.inner))
+    """Record the parameter moved along the rows of tables, in its place where nobody else looks."""
+    spec, rows = param.spec, [table.rows for table in tables]
+    size, inner = sum(each.size for each in rows), rows[0].inner
+    shares = min(size, SHARES)
+    pairs = [(_links(table.rows), table.recipe.inputs[2]) for table in tables]
     recipe = recipe_of(
-        [(copy_elements, spec.numel, GRAIN), (kernel, shares, grain)],
-        (spec, _links(rows), table.recipe.inputs[2]), [(spec.shape, spec.dtype)],
-        bind={"T": spec.dtype}, words=(rows.size, rows.inner, rows.step, shares),
+        [
+            (kernels.copy_table, spec.numel, GRAIN),
+            (kernel, shares, max(1, GRAIN * shares // (size * inner))),
+        ],
+        (spec, *chain.from_iterable(pairs)), [(spec.shape, spec.dtype)], bind={"T": spec.dtype},
+        words=(
+            inner, shares,
+            *chain.from_iterable((each.size, each.step, _hashes(each)) for each in rows),
+        ),
         scalars=len(numbers),
     )  # fmt: skip
     begin_over(recipe)
-    inputs = param.storage.value, links, table.inputs[2]
-    return _recorded(recipe, inputs, (0, 0, table.offsets[2]), numbers)
+    read = chain.from_iterable(
+        (link, table.inputs[2]) for link, table in zip(links, tables, strict=True)
+    )
+    offsets = chain.from_iterable((0, table.offsets[2]) for table in tables)
+    return _recorded(recipe, (param.storage.value, *read), (0, *offsets), numbers)
 
 
 def _recorded(

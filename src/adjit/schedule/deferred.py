@@ -112,7 +112,7 @@ def sparing(values: Iterable[Any]) -> Iterator[None]:
 
     Callers hold the lock.
     """
-    spared.update(id(v) for table in values if table.inputs for v in (table, table.inputs[0]))
+    spared.update(id(v) for table in values for v in made_of(table))
     try:
         yield
     finally:
@@ -218,26 +218,56 @@ def _can_wait(
 
 
 def take_tables(batch: list[Any]) -> DeferredPart | None:
-    """Take gradients of tables, and the zeros that they begin with, out of a batch; None if there are none."""
+    """Take gradients of tables, sums of them, and the zeros that they begin with, out of a batch; None if there
+    are none."""
     global _settles
-    found = [node for node in batch if node.recipe.fusion.rows is not None]
-    if not found:
+    if all(node.recipe.fusion.rows is None for node in batch):
         return None
     _settles = 0
     uses, places = uses_of(batch), set(map(id, batch))
-    waiting = [
-        node for node in found
-        if node.recipe.spec.nbytes >= LEAST and not uses[id(node)] and id(node) not in asked
-        and all(id(value) in places or is_ours(value) for value in node.inputs)
-    ]  # fmt: skip
     counts = dict(zip(map(id, batch), others(batch, uses), strict=True))
-    zeros = [node.inputs[0] for node in waiting]
-    waiting += [z for z in zeros if uses[id(z)] == 1 and counts.get(id(z)) == NOBODY]
-    moved = set(map(id, waiting))
+
+    def is_hidden(node: Any) -> bool:
+        """Whether one node of the batch reads a value, and nobody else."""
+        return uses[id(node)] == 1 and counts.get(id(node)) == NOBODY
+
+    def can_wait(node: Any) -> bool:
+        if node.recipe is None:
+            return False
+        if node.recipe.fusion.adds:
+            return all(is_hidden(part) and can_wait(part) for part in node.inputs)
+        is_table = node.recipe.fusion.rows is not None
+        return is_table and all(id(value) in places or is_ours(value) for value in node.inputs)
+
+    roots = [
+        node for node in batch
+        if node.recipe.spec.nbytes >= LEAST and not uses[id(node)] and id(node) not in asked and can_wait(node)
+    ]  # fmt: skip
+    moved = {
+        id(node) for root in roots for node in made_of(root)
+        if node.recipe is not None and (_is_table(node) or is_hidden(node))
+    }  # fmt: skip
     part = DeferredPart([], [node for node in batch if id(node) in moved])
     left = [node for node in batch if id(node) not in moved]
     batch[:] = left  # the last thing, without a call
     return part
+
+
+def made_of(table: Any) -> Iterator[Any]:
+    """A table, or a sum of tables and these, with the zeros that they begin with."""
+    yield table
+    if not table.inputs:  # it has run
+        return
+    if table.recipe.fusion.adds:
+        for part in table.inputs:
+            yield from made_of(part)
+    else:
+        yield table.inputs[0]
+
+
+def _is_table(node: Any) -> bool:
+    """Whether a value is a table, or a sum."""
+    return node.recipe.fusion.rows is not None or node.recipe.fusion.adds
 
 
 def is_ours(value: Any) -> bool:

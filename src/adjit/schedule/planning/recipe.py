@@ -174,6 +174,7 @@ class Fusible(NamedTuple):
     activation: int = -1  # >= 0: which of the constants says what is done to the result
     finishes: bool = False  # whether it can take over what is done to its result
     rows: NamedRows | None = None
+    adds: bool = False  # whether it is the sum of all its inputs, from the first to the last
 
 
 # A recipe says four things, a class for each. They are one object: machine code reads some of all of them for
