@@ -156,7 +156,7 @@ OPS = {"exp", "log", "pow", "tanh", "erf", "lgamma", "floor_divide", "maximum", 
 
 def digest(results):
     found = hashlib.sha256()
-    for x in [results] if hasattr(results, "storage") else results:
+    for x in [results] if hasattr(results, "_storage") else results:
         array = np.ascontiguousarray(x.detach().contiguous().numpy())
         # Which of its bits a NaN has is nobody's promise.
         array = (

@@ -25,12 +25,12 @@ def check(
     runs = [Simulation(blocks, False), Simulation(None, True)]
     with Intercepted(runs):
         made = make()
-        results = [made] if hasattr(made, "storage") else [*made]
+        results = [made] if hasattr(made, "_storage") else [*made]
         settle.settle()
     assert runs[0].steps, "nothing was recorded"
     for run in runs:
         for result in results:
-            value, spec = result.storage.value, result.storage.spec
+            value, spec = result._storage.value, result._storage.spec
             if id(value) not in run.memory:  # an argument of `make`
                 continue
             wanted = array_of(value, spec)

@@ -248,7 +248,7 @@ try:
     y.tolist()
 except RuntimeWarning as warning:
     print({WARNING!r} in str(warning), "No space left on device" in str(warning))
-print(y.storage.value.recipe, y.tolist(), (x + 2).exp().log().tolist(), list(disk.folder().iterdir()))
+print(y._storage.value.recipe, y.tolist(), (x + 2).exp().log().tolist(), list(disk.folder().iterdir()))
 """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,

@@ -47,9 +47,9 @@ def counts():
     gc.collect()
     x = steady.X
     watched = {
-        "None": None, "()": (), "tensor": x, "cell": x.storage, "spec": x.spec, "class": type(x),
-        "value": x.storage.value, "weight": steady.W, "rows": steady.ROWS,
-        "class of nodes": type(x.storage.value),
+        "None": None, "()": (), "tensor": x, "cell": x._storage, "spec": x._spec, "class": type(x),
+        "value": x._storage.value, "weight": steady.W, "rows": steady.ROWS,
+        "class of nodes": type(x._storage.value),
     }  # fmt: skip
     found = {name: sys.getrefcount(value) for name, value in watched.items()}
     found |= {"tracked": len(gc.get_objects()), "blocks": sys.getallocatedblocks()}

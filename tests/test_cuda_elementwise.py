@@ -84,7 +84,7 @@ def test_sizes_beyond_32_bits_get_wide_numbers():
     from adjit.schedule.gpu.lower import device_step
 
     with adjit.no_grad():
-        node = (adjit.ones(8) + 1).storage.value
+        node = (adjit.ones(8) + 1)._storage.value
     recipe, source = node.recipe, node.recipe.steps[0].source
     assert device_step(source, 8, recipe.constants, 8, recipe.count).source.signature[-1] == "int32"
     large = device_step(source, 1 << 31, recipe.constants, 1 << 31, recipe.count)

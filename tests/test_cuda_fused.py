@@ -27,7 +27,7 @@ def members(dtype, strides):
         product = x * y
         parts = [product, adjit.relu(product), x * 2.5]
         parts.append(parts[1] + parts[2])
-        recorded.run([part.storage.value for part in parts])
+        recorded.run([part._storage.value for part in parts])
     recipes = recorded.recipes
     arguments = [("x", "y"), ("v0",), ("x", "k"), ("v1", "v2")]
     made = [

@@ -679,7 +679,7 @@ def test_in_place_steps_take_over_the_memory(stub):
 
 
 def run_cuda_address(x):
-    return int(x.storage.value.address)
+    return int(x._storage.value.address)
 
 
 def test_out_of_memory(stub, monkeypatch):
@@ -937,7 +937,7 @@ def test_a_failed_launch_raises(stub):
 
 def test_values_die_with_their_tensors(stub):
     x = T.ones(3, device="cuda")
-    kept = weakref.ref(x.storage)
+    kept = weakref.ref(x._storage)
     y = (x + 1).cpu()
     del x
     assert y.tolist() == [2, 2, 2]

@@ -187,7 +187,7 @@ def test_steps_with_hooks_do_not_pile_up():
 def test_once_there_are_hooks_graphs_are_tracked_until_a_full_collection():
     def is_tracked():
         _, h, y = graph()
-        parts = h, h.edge, y.grad_fn, y.grad_fn.edges, y.grad_fn.saved
+        parts = h, h._edge, y.grad_fn, y.grad_fn.edges, y.grad_fn.saved
         return {gc.is_tracked(o) for o in parts}
 
     assert is_tracked() == {False}
@@ -222,10 +222,10 @@ def test_what_recording_makes_is_not_tracked():
         z = (view * 2.5 + h[0]).relu()
     for t in (h, y, view, z):
         fn = t.grad_fn
-        parts = t, t.storage, t.storage.value, t.edge, fn, fn.edges, fn.saved, fn.scalars
+        parts = t, t._storage, t._storage.value, t._edge, fn, fn.edges, fn.saved, fn.scalars
         assert [o for o in parts if gc.is_tracked(o)] == []
-    assert not gc.is_tracked(view.view_of)
-    value = y.detach().storage.value
+    assert not gc.is_tracked(view._view_of)
+    value = y.detach()._storage.value
     y.tolist()
     assert not gc.is_tracked(value.address)
 
@@ -253,7 +253,7 @@ def test_every_block_of_a_deep_graph_comes_back_once(steps):
     values = []
     for _ in range(steps):
         y = (y * x).exp().tanh()
-        values.append(y.detach().storage.value)
+        values.append(y.detach()._storage.value)
         y.tolist()
     del values, x, y
     for free in storage.free_small.values():

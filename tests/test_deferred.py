@@ -63,7 +63,7 @@ def test_what_somebody_can_look_at_is_computed(planned):
     z = y.sin().exp()
     z.tolist()
     assert left_out() == []
-    assert y.storage.value.recipe is z.storage.value.recipe is None
+    assert y._storage.value.recipe is z._storage.value.recipe is None
 
 
 def test_what_is_asked_for_later_is_computed_then(planned):
@@ -191,10 +191,10 @@ def test_memory_that_others_will_look_at_is_not_what_waits_reads(planned):
     y = (x.exp() * w).sin().sum()
     y.item()
     assert left_out()
-    before = int(x.storage.value.address)
+    before = int(x._storage.value.address)
     x.numpy()[:] = 0.0
     assert left_out() == []
-    assert int(x.storage.value.address) == before  # no copy
+    assert int(x._storage.value.address) == before  # no copy
     (found,) = T.autograd.grad(y, w)
     e = np.exp(np.linspace(0.5, 2.0, 24))
     np.testing.assert_allclose(found.tolist(), e * np.cos(e * w.tolist()), rtol=1e-4, atol=1e-5)

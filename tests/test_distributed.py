@@ -263,7 +263,7 @@ def collectives_without_copies(T, dist, rank, size):
 
     x = T.ones(1000) * (rank + 1)
     x.sum().item()
-    value = x.storage.value.address
+    value = x._storage.value.address
     sent = memory.address_of(memory.to_send(x))
     before = x.detach() * 1
     dist.all_reduce(x)

@@ -47,16 +47,6 @@ INTERNAL = {
     "user_kernels.UserKernel": {"code_for"},
     "utils.flop_counter.FlopCounterMode": {"add", "knows", "ran"},
     **{f"optim.{name}": {"numbers", "update"} for name in adjit.optim.__all__ if name[0].isupper()},
-    "Tensor": {
-        "accumulator",
-        "current_fn",
-        "fn",
-        "grad_value",
-        "more",
-        "nr",
-        "of_class",
-        "set_grad",
-    },
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
 ONLY = {

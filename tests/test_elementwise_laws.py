@@ -443,7 +443,7 @@ def forward_source(op: Elementwise, dtype: Any) -> str:
     arrays = sample(op, dtype)
     operands = tensors(arrays)
     op(*operands)
-    key = tuple(t.spec for t in operands)
+    key = tuple(t._spec for t in operands)
     recipe = op.op_records[key if len(key) > 1 else key[0]].recipe
     return recipe.steps[0].source.text  # type: ignore[no-any-return]
 

@@ -251,7 +251,7 @@ def test_dlpack_on_a_gpu(stub):
     copied = T.from_dlpack(x, copy=True)
     copied.zero_()
     assert x.sum().item() == 24
-    kept = weakref.ref(x.storage)
+    kept = weakref.ref(x._storage)
     capsule = x.__dlpack__(stream=-1)
     del x
     gc.collect()

@@ -678,10 +678,10 @@ def test_writes_in_place_take_no_new_memory(plans):
     y = T.ones(1 << 18)
     scheduling.settle()
     for _ in range(4):
-        address = int(scheduling.value_of(x.storage).address)
+        address = int(scheduling.value_of(x._storage).address)
         x.mul_(0.5).add_(y).sub_(0.25)
         scheduling.settle()
-        assert scheduling.value_of(x.storage).address == address
+        assert scheduling.value_of(x._storage).address == address
         held = x.detach().clone()
         x.add_(1)
         scheduling.settle()
@@ -718,7 +718,7 @@ def test_writes_into_a_part_copy_nothing(name, plans):
     expected = x.clone()
     for k in range(6):
         scheduling.settle()
-        address = int(scheduling.value_of(x.storage).address)
+        address = int(scheduling.value_of(x._storage).address)
         plan_cache.is_on = False
         write(expected, few)
         scheduling.settle()
@@ -729,7 +729,7 @@ def test_writes_into_a_part_copy_nothing(name, plans):
         scheduling.settle()
         plan_cache.wait()
         if k != 4:
-            assert scheduling.value_of(x.storage).address == address
+            assert scheduling.value_of(x._storage).address == address
         else:
             assert bits(held) == before
             del held

@@ -157,12 +157,12 @@ def described(t, operands=()):
     names = {}
     for k, x in enumerate(operands):
         if isinstance(x, T.Tensor):
-            parts = {"operand": x, "cell": x.storage, "value": x.storage.value}
+            parts = {"operand": x, "cell": x._storage, "value": x._storage.value}
             names |= {id(part): f"{name} {k}" for name, part in parts.items()}
-    names.setdefault(id(t.storage), "result")
+    names.setdefault(id(t._storage), "result")
     names[id(None)] = None
-    node, view = t.storage.value, t.view_of
-    fn = t.edge and t.edge[0]
+    node, view = t._storage.value, t._view_of
+    fn = t._edge and t._edge[0]
     history = None
     if fn is not None:
         edges = [
@@ -173,13 +173,13 @@ def described(t, operands=()):
         context = type(fn.context) if own else fn.context
         history = (
             type(fn), fn.op, context, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
-            fn.extras, t.edge[1], [names.get(id(kept)) for kept in fn.saved[::2]], fn.saved[1::2],
+            fn.extras, t._edge[1], [names.get(id(kept)) for kept in fn.saved[::2]], fn.saved[1::2],
         )  # fmt: skip
     return (
-        type(t), t.spec, t.offset, t.needs_grad, names.get(id(t.storage)), t.counter is t.storage,
-        view and (names.get(id(view.base)), view.kind, view.version), t.storage.version,
-        t.storage.shared, t.storage.spec, node.recipe, node.scalars, node.offsets, history,
-        node.inputs and [names.get(id(value)) for value in node.inputs], t.meta,
+        type(t), t._spec, t._offset, t._needs_grad, names.get(id(t._storage)), t._version_counter is t._storage,
+        view and (names.get(id(view.base)), view.kind, view.version), t._storage.version,
+        t._storage.shared, t._storage.spec, node.recipe, node.scalars, node.offsets, history,
+        node.inputs and [names.get(id(value)) for value in node.inputs], t._autograd_meta,
         node.call_site if node.recipe is not None and node.recipe.fallible else None,
     )  # fmt: skip
 
@@ -312,7 +312,7 @@ def call_outcome(f, make, first, name):
         return type(error), str(error)
     operands = (first, *args[1:], *kwargs.values())
     results = found if isinstance(found, tuple) else (found,)
-    cells = [[a.storage is b.storage for a in results] for b in results]
+    cells = [[a._storage is b._storage for a in results] for b in results]
     return [described(t, operands) for t in results], cells, len(scheduling.pending) - before
 
 
@@ -588,7 +588,7 @@ VIEWS = {
 def views_of(f, first):
     """What a view op gives, or the error."""
     x = TENSORS[first]()
-    base = x if x.view_of is None else x.view_of.base
+    base = x if x._view_of is None else x._view_of.base
     try:
         found = f(x)
     except Exception as error:
@@ -642,8 +642,8 @@ def test_other_numbers_in_brackets_do_not_need_the_fallback():
         keys = [i, (i, i), (i, i, -1), (i, slice(1, 3)), (slice(None), i), (slice(2), i, slice(1))]
         for key in keys if i < 2 else keys[:2]:
             found = fast(x, key)
-            assert found.storage is x.storage
-            assert found.view_of.base is x.view_of.base
+            assert found._storage is x._storage
+            assert found._view_of.base is x._view_of.base
             assert found.tolist() == numpy[key].tolist()
     outside = [3, -4, 2**70, -(2**70), (0, 4), (0, 0, -3), (0, 0, 0, 0), True, (0, None), (0, ...)]
     for key in outside:
@@ -823,7 +823,7 @@ def writes(rng):
                 lambda x, y: x[1:3].mul_(2), lambda x, y: x.__setitem__(0, y[1]),
                 lambda x, y: x[:, 1:].copy_(y[:, 1:] + 1), lambda x, y: x.masked_fill_(y > 2, 0.5),
                 lambda x, y: x.scatter_(0, T.zeros(1, 3, dtype=T.int64), y), lambda x, y: x.add_(y),
-                lambda x, y: kept.append(x.storage.value), lambda x, y: kept.append(x * y),
+                lambda x, y: kept.append(x._storage.value), lambda x, y: kept.append(x * y),
                 lambda x, y: kept.append(x[1:] + y[:3]), lambda x, y: kept.append(x[0]),
                 lambda x, y: [setattr(p, "grad", (x + y).detach()) for p in parameters],
                 lambda x, y: optimizer.step(), lambda x, y: x.cumsum_(0), lambda x, y: x.t()[0].zero_(),
@@ -986,7 +986,7 @@ def write_outcome(name, how, first, fallback, monkeypatch):
         for m in more
     ]
     given = [m() if callable(m) and not isinstance(m, T.Tensor) else m for m in given]
-    before, value, f = len(scheduling.pending), t.storage.value, getattr(T.Tensor, method)
+    before, value, f = len(scheduling.pending), t._storage.value, getattr(T.Tensor, method)
     with monkeypatch.context() as patch:
         if fallback:
             patch.setattr(inplace, "adopt", inplace.adopt.__wrapped__)
@@ -997,8 +997,8 @@ def write_outcome(name, how, first, fallback, monkeypatch):
             return type(error), str(error)
     if found is NotImplemented:
         return found
-    call_site = getattr(t.counter, "call_site", None)
-    left = found is t, t.storage.value is value, t.counter.version, call_site and call_site[0]
+    call_site = getattr(t._version_counter, "call_site", None)
+    left = found is t, t._storage.value is value, t._version_counter.version, call_site and call_site[0]
     return left, described(t, (t, *given)), len(scheduling.pending) - before
 
 
@@ -1018,7 +1018,7 @@ def test_a_write_does_not_need_its_fallback(monkeypatch):
     x.add_(y).mul_(2.0)
     fast = fastpath.writing(arithmetic.total, refuse_alias, refuse_alias)
     assert fast(x, y) is x
-    assert (x.storage.version, x.storage.call_site[0]) == (3, __file__)
+    assert (x._storage.version, x._storage.call_site[0]) == (3, __file__)
     assert x.tolist() == [[5.0] * 3] * 2
     w = leaf()
     with T.no_grad():
@@ -1066,8 +1066,8 @@ def assigned_outcome(value, key, first, fallback, monkeypatch):
             f(t, key, given)
         except Exception as error:
             return type(error), str(error)
-    call_site = getattr(t.counter, "call_site", None)
-    left = t.counter.version, call_site and call_site[0], len(scheduling.pending) - before
+    call_site = getattr(t._version_counter, "call_site", None)
+    left = t._version_counter.version, call_site and call_site[0], len(scheduling.pending) - before
     return left, described(t, (t, given)), str(t.tolist())
 
 
@@ -1166,9 +1166,9 @@ def computed_outcome(how, first, fallback, monkeypatch):
             found = f(t, *given, **named)
         except Exception as error:
             return type(error), str(error)
-    call_site = getattr(t.counter, "call_site", None)
-    fn = t.edge and type(t.edge[0]).__name__
-    return found is t, t.tolist(), t.dtype, fn, t.counter.version, call_site and call_site[0]
+    call_site = getattr(t._version_counter, "call_site", None)
+    fn = t._edge and type(t._edge[0]).__name__
+    return found is t, t.tolist(), t.dtype, fn, t._version_counter.version, call_site and call_site[0]
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -1196,7 +1196,7 @@ def test_in_place_methods_do_not_need_their_fallbacks():
     zero_ = fastpath.flooding(creation.of_numbers, 0.0)(refuse_alias)
     fill_ = fastpath.flooding(creation.of_numbers, None)(refuse_alias)
     clamp_ = fastpath.computing(clamp, refuse_alias, inplace.adopt)
-    version = x.storage.version
+    version = x._storage.version
     assert copy_(x, y[2:]) is x
     assert x.tolist() == values[2:]
     assert copy_(x[:1], y[:1])._is_view()
@@ -1208,7 +1208,7 @@ def test_in_place_methods_do_not_need_their_fallbacks():
     assert x.tolist() == [[3.0] * 3] * 2
     assert zero_(x) is x
     assert x.tolist() == [[0.0] * 3] * 2
-    assert (x.storage.version, x.storage.call_site[0]) == (version + 6, __file__)
+    assert (x._storage.version, x._storage.call_site[0]) == (version + 6, __file__)
     y.add_(T.arange(12.0).view(4, 3))
     lower = y[:2].tolist()
     assert copy_(y[2:], y[:2]).tolist() == lower  # another part of the same memory
@@ -1303,7 +1303,7 @@ def of_list(made, data, named):
         t = made(data, **named)
     except Exception as error:
         return type(error), str(error)
-    return str(t), t.dtype, t.shape, t.is_leaf, t.requires_grad, t.storage.version
+    return str(t), t.dtype, t.shape, t.is_leaf, t.requires_grad, t._storage.version
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -1367,12 +1367,12 @@ def test_writes_know_their_lines():
 
     found, here = [], test_writes_know_their_lines.__code__.co_firstlineno
     for _ in range(3):
-        x.zero_(), found.append(x.storage.call_site)
+        x.zero_(), found.append(x._storage.call_site)
         for write_ in (x.zero_, mine):
             step(write_)  # what is kept of this line is not that of `mine`
-            found.append(x.storage.call_site)
+            found.append(x._storage.call_site)
         T.nn.init.constant_(x, 3.0)
-        found.append(x.storage.call_site)
+        found.append(x._storage.call_site)
     assert {call_site[0] for call_site in found} == {__file__}
     name = "test_writes_know_their_lines"
     lines = [(9, name), (11, name), (5, "<locals>.mine"), (13, name)] * 3
@@ -1400,7 +1400,7 @@ def test_parts_are_written_without_the_fallback(monkeypatch):
     x[2] = y
     x[1:2] = T.full((1, 3), 2.0)
     assert x.tolist() == [[1] * 3, [2] * 3, [1] * 3, [0] * 3]
-    assert x.storage.version == 4
+    assert x._storage.version == 4
 
 
 def test_a_tensor_written_in_between_keeps_its_old_values():
@@ -1420,8 +1420,8 @@ def test_steps_agree(momentum, monkeypatch):
             for p in parameters:
                 p.grad = p.detach() * 2 + k
             optimizer.step()
-        sites = [p.storage.call_site[0] for p in parameters]
-        return [p.tolist() for p in parameters], [p.storage.version for p in parameters], sites
+        sites = [p._storage.call_site[0] for p in parameters]
+        return [p.tolist() for p in parameters], [p._storage.version for p in parameters], sites
 
     found = run()
     with monkeypatch.context() as patch:
@@ -1540,7 +1540,7 @@ def test_factories_agree(name):
     first = MAKERS[name]()
     for _ in range(5):
         made = MAKERS[name]()
-        assert made.spec == first.spec
+        assert made._spec == first._spec
         assert made.requires_grad is first.requires_grad
         assert made.is_leaf
         assert made.tolist() == first.tolist()
@@ -1663,7 +1663,7 @@ def values_behind(results, sent):
     order = [t.grad_fn for t in results]
     engine._reach(order, set(order))
     kept = [*sent, *[k for fn in order for k in (fn.saved or ())[::2]]]
-    return {id((k if isinstance(k, Storage) else k.storage).value) for k in kept}
+    return {id((k if isinstance(k, Storage) else k._storage).value) for k in kept}
 
 
 def recorded(walk, known=None):
@@ -1690,7 +1690,7 @@ def recorded(walk, known=None):
         )
         for n in nodes
     ]
-    return told, [number.get(id(g.storage.value)) for g in found if g is not None]
+    return told, [number.get(id(g._storage.value)) for g in found if g is not None]
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (40, 30)])  # small gradients are summed later
@@ -1793,11 +1793,11 @@ def test_walks_agree_whatever_arrives(name, first, shape, monkeypatch):
                 patch.setattr(engine, "reach", engine._reach)
                 expected = recorded(walk, known)
                 layouts, numbers = zip(
-                    *[((g.spec, g.offset), g.tolist()) for g in walk()], strict=True
+                    *[((g._spec, g._offset), g.tolist()) for g in walk()], strict=True
                 )
             assert recorded(walk, known) == expected, second
             found = walk()
-            assert tuple([(g.spec, g.offset) for g in found]) == layouts, second
+            assert tuple([(g._spec, g._offset) for g in found]) == layouts, second
             assert tuple([g.tolist() for g in found]) == numbers, second
             assert not share or len(outside) == 2
 
@@ -1891,7 +1891,7 @@ def test_what_is_read_past_its_end_is_copied_first(fill_in, padded, start, ours)
     """A captured function may read a slice, or an array, where the capture read whole memory."""
     x = T.arange(16.0) * 1 if ours else T.from_numpy(np.arange(16, dtype=np.float32))
     scheduling.settle()
-    value, words, places = x.storage.value, np.zeros(1, np.int64), np.zeros((1, 3), np.int64)
+    value, words, places = x._storage.value, np.zeros(1, np.int64), np.zeros((1, 3), np.int64)
     numbers = np.zeros((0, 2), np.int64)
     table = plan.Table(
         (plan.ExternalOf(4, padded),), (), words, places, words.ctypes.data, places.ctypes.data, 1,
@@ -1975,11 +1975,11 @@ def test_a_node_with_several_results_knows_all_of_them(by_machine_code, monkeypa
     x = T.arange(6.0).view(2, 3)
     scheduling.settle()
     values, places = x.max(1)
-    node = values.storage.value
+    node = values._storage.value
     node = node if node.recipe.pick < 0 else node.inputs[0]
     scheduling.settle()
     assert any(done is by_machine_code for done in used)
-    assert [*map(int, node.others)] == [int(t.storage.value.address) for t in (values, places)]
+    assert [*map(int, node.others)] == [int(t._storage.value.address) for t in (values, places)]
 
 
 def test_values_in_between_lie_in_the_workspace(monkeypatch):
@@ -2179,7 +2179,7 @@ def test_memory_that_is_not_there_is_an_error_of_the_operation():
         y = x + 1
         for _ in range(2):  # also when it has failed before
             with pytest.raises(RuntimeError, match="can't allocate memory"):
-                scheduling.value_of(y.storage)
+                scheduling.value_of(y._storage)
         assert (T.ones(2) * 2).tolist() == [2, 2]
 
 
@@ -2238,7 +2238,7 @@ def test_an_interrupt_gets_through(by_plan, monkeypatch):
                 assert dropped == [KeyboardInterrupt]
                 dropped.clear()
                 continue
-            left = sum(t.storage.value.recipe is not None for t in results)
+            left = sum(t._storage.value.recipe is not None for t in results)
             assert [t.item() for t in results] == expected
             if by_plan or 0 < left < 100:
                 break
@@ -2331,12 +2331,12 @@ def test_leaves_agree(situation, monkeypatch):
         for _ in range(2):
             if situation == "asked for":
                 found = T.autograd.grad(ran_backward(x, b), [b, x])
-                called.append([(g.tolist(), g.spec, g.is_leaf) for g in found])
+                called.append([(g.tolist(), g._spec, g.is_leaf) for g in found])
                 assert x.grad is b.grad is None
             else:
                 ran_backward(x, b).backward()
                 called.append(
-                    [(t.grad.tolist(), t.grad.spec, t.grad.requires_grad) for t in (x, b)]
+                    [(t.grad.tolist(), t.grad._spec, t.grad.requires_grad) for t in (x, b)]
                 )
                 if situation != "again":
                     x.grad = b.grad = None
@@ -2419,7 +2419,7 @@ def test_weak_references_to_objects_that_are_used_again():
     x, told = leaf(), []
     y = x.exp()
     fn = weakref.ref(y.grad_fn, lambda r: told.append(r()))
-    cell = weakref.ref(y.storage, lambda r: told.append(r()))
+    cell = weakref.ref(y._storage, lambda r: told.append(r()))
     y.sum().backward()
     del y
     assert fn() is cell() is None
@@ -2536,7 +2536,7 @@ def test_references_are_counted():
     """What is recorded and walked a thousand times leaves no reference behind, and none too few."""
     x, y = leaf(), T.ones(2, 3)
     z = x * y
-    fn, recipe = weakref.ref(z.grad_fn), z.storage.value.recipe
+    fn, recipe = weakref.ref(z.grad_fn), z._storage.value.recipe
     del z
 
     def step():
@@ -2553,9 +2553,9 @@ def test_references_are_counted():
         Storage,
         x,
         y,
-        x.spec,
-        x.storage,
-        y.storage.value,
+        x._spec,
+        x._storage,
+        y._storage.value,
         float,
         (),
         products.mm,
@@ -2590,7 +2590,7 @@ def test_references_are_counted_in_replays():
         optimizer.zero_grad()
         return loss, loss.detach() * 2, None
 
-    watched = [None, True, False, (), 0, w, w.spec, w.storage, b.storage, rows.storage, rows]
+    watched = [None, True, False, (), 0, w, w._spec, w._storage, b._storage, rows._storage, rows]
     for _ in range(20):
         step(rows[1:])
         plan_cache.wait()

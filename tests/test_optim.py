@@ -1198,7 +1198,7 @@ def batches(lib: Any, count: int) -> list[Any]:
 
 def states_of(model: Any) -> dict[str, Any]:
     return {
-        name: array(t) if hasattr(t, "spec") else t.numpy()
+        name: array(t) if hasattr(t, "_spec") else t.numpy()
         for name, t in model.state_dict().items()
     }
 

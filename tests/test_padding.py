@@ -94,7 +94,7 @@ def leave_small_numbers_behind():
     for size in range(6, 23):
         for _ in range(6 if size < 20 else 3):
             t = T.full(((1 << size) // 8,), 0x0000000500000005, dtype=T.int64)
-            value_of(t.storage)
+            value_of(t._storage)
             kept.append(t)
 
 
@@ -112,7 +112,7 @@ def test_what_was_left_in_memory_is_not_multiplied(case, one_thread):
         leave_small_numbers_behind()
         met_denormals()
         for t in CASES[case]():
-            value_of(t.storage)
+            value_of(t._storage)
         assert not met_denormals()
 
 

@@ -67,7 +67,7 @@ def test_memory_of_a_stream_is_nobody_elses_before_it_has_run(in_stream):
 def test_values_count_as_done_when_their_bytes_are_there(in_stream, has_code):
     value_of = scheduling.value_of if has_code else scheduling.value_of.__wrapped__
     y, z = two_of(T.tensor([0.5, 2.0]))
-    cells, found = [y.storage, z.storage], []
+    cells, found = [y._storage, z._storage], []
 
     def look():
         address = value_of(cells[0]).address

@@ -600,7 +600,7 @@ def test_parameters_without_such_gradients_are_tried_ever_more_rarely(monkeypatc
         w.sum().backward()
         moves.step()
     assert [k for k, waits in enumerate(tried, 1) if waits] == [1, 2, 4, 8]
-    assert not any(reference() is w.storage for reference in deferred.tables)
+    assert not any(reference() is w._storage for reference in deferred.tables)
 
 
 def test_threads_train_tables_of_their_own():

@@ -205,8 +205,8 @@ def test_writes_to_a_loaded_parameter_are_those_to_any_other():
     optimizer.step()
     assert back[0].tolist() == [[0.5] * 4] * 4
     # What a step of all parameters in one kernel asks for.
-    assert back[0].spec is back[0].storage.spec
-    assert not back[0].storage.shared
+    assert back[0]._spec is back[0]._storage.spec
+    assert not back[0]._storage.shared
 
 
 def test_computed_tensors_are_saved_as_leaves():

@@ -108,7 +108,7 @@ def test_another_thread_reads_what_is_being_exported(monkeypatch):
 
 def test_a_value_that_nobody_else_reads_is_exported_without_a_copy():
     x = T.tensor([1.0, 2.0]) * 2
-    address = x.storage.value.address if x.sum().item() else None
+    address = x._storage.value.address if x.sum().item() else None
     assert x.numpy().ctypes.data == address
 
 
@@ -275,11 +275,11 @@ def test_big_writes_happen_in_their_own_bytes():
     x.sum().item()
     gc.collect()  # what others have left
     before = T.memory_stats()["live"]
-    address = scheduling.value_of(x.storage).address
+    address = scheduling.value_of(x._storage).address
     for _ in range(3):
         x.mul_(2.0)
         x.sum().item()
-        assert scheduling.value_of(x.storage).address == address
+        assert scheduling.value_of(x._storage).address == address
     assert T.memory_stats()["live"] == before
     assert x[5].item() == 8.0
 

@@ -256,11 +256,11 @@ def test_nodes_that_another_thread_has_run_meanwhile_are_not_repeated():
     x = T.ones(3)
     x.tolist()
     out = x + 1
-    node = out.storage.value
+    node = out._storage.value
     recipe = node.recipe
     node.recipe = None  # as settling does it, before anything else
     try:
-        assert trace._traced([x], [x.storage.value], [node], out) is trace.SEEN_ONCE
+        assert trace._traced([x], [x._storage.value], [node], out) is trace.SEEN_ONCE
     finally:
         node.recipe = recipe
     assert out.tolist() == [2.0, 2.0, 2.0]

@@ -1357,7 +1357,7 @@ def test_operands_are_not_shared_afterwards():
     (energy(y, rate) + smooth(y, rate).sum()).backward()
     out = x.detach() * 1
     several(x, out, 2)[0].backward()
-    assert [t.storage.shared for t in (x, y, rate, out, x.grad, rate.grad)] == [0] * 6
+    assert [t._storage.shared for t in (x, y, rate, out, x.grad, rate.grad)] == [0] * 6
 
 
 def test_without_gradients_only_the_function_runs():

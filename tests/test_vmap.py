@@ -630,5 +630,5 @@ def test_per_example_gradients_of_a_shared_weight_take_one_product():
     wanted = adjit.stack([grad(f)(w, one) for one in x])
     np.testing.assert_allclose(g.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-5)
     made = adjit.bmm(adjit.randn(6, 3, 5), w.expand(6, 7, 5).transpose(1, 2))
-    assert made.storage.value.recipe.spec.shape == (18, 7)
+    assert made._storage.value.recipe.spec.shape == (18, 7)
     assert made.shape == (6, 3, 7)

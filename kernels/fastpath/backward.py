@@ -72,7 +72,7 @@ RUNTIME_OP_RECORD_CLASS = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE
 SAVE_PLAN_TRACES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TRACE_UNALIASED = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
-TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
+TENSOR_AUTOGRAD_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 VJP_FIXES = VJP_KERNELS = VJP_SOURCES = WRITTEN_REGION_TRACES = BOUND
 
 PAIRS = 2 * MOST_VALUES
@@ -178,7 +178,7 @@ def new_grad(runtime, fn, g, captured):
 @helper
 def is_free(runtime, leaf):
     """Whether a leaf wants a gradient and has none yet, and nothing is to be called once it has one."""
-    none, meta = item(runtime, RUNTIME_NONE), get(leaf, TENSOR_META)
+    none, meta = item(runtime, RUNTIME_NONE), get(leaf, TENSOR_AUTOGRAD_META)
     if get(leaf, TENSOR_NEEDS_GRAD) != item(runtime, RUNTIME_TRUE):
         return False
     return meta != none and get(meta, META_GRAD) == none and length(get(meta, META_POST_HOOKS)) == 0
@@ -207,7 +207,7 @@ def new_own_copy(runtime, g, leaf):
 def end(runtime, fn, grad, captured):
     """Leave a gradient, whose reference is taken over, at its leaf; whether that went well."""
     if captured == item(runtime, RUNTIME_NONE):
-        exchange(get(get(fn, LEAF_VARIABLE), TENSOR_META), META_GRAD, grad)
+        exchange(get(get(fn, LEAF_VARIABLE), TENSOR_AUTOGRAD_META), META_GRAD, grad)
         return True
     place = new_pair(own(fn), own(zero(runtime)))
     failed = remember(captured, place, grad) if place != 0 else 1

@@ -31,7 +31,7 @@ RECIPE_LARGE = BOUND
 RUNTIME_ACCUMULATOR = RUNTIME_EMPTY = RUNTIME_LEAVES = RUNTIME_NONE = BOUND
 RUNTIME_LARGE_SAVERS = BOUND
 RUNTIME_SEQUENCE = RUNTIME_TRUE = BOUND
-TENSOR_EDGE = TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_SPEC = TENSOR_VIEW_OF = BOUND
+TENSOR_AUTOGRAD_META = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = TENSOR_VIEW_OF = BOUND
 VIEW_BASE = VIEW_VERSION = BOUND
 
 
@@ -57,7 +57,7 @@ def new_edge(runtime, t):
     edge = get(t, TENSOR_EDGE)
     if edge != none or get(t, TENSOR_NEEDS_GRAD) != item(runtime, RUNTIME_TRUE):
         return own(edge)
-    accumulator = known_accumulator(runtime, get(t, TENSOR_META))
+    accumulator = known_accumulator(runtime, get(t, TENSOR_AUTOGRAD_META))
     if accumulator == 0:
         accumulator = new_accumulator(runtime, t)
     if accumulator == 0 and has_failed() == 0:
@@ -92,7 +92,7 @@ def known_accumulator(runtime, meta):
 @helper
 def new_accumulator(runtime, leaf):
     """The accumulator of a leaf without hooks, as `autograd/engine.py` makes it; 0 if it has to."""
-    kind, meta = list_item(item(runtime, RUNTIME_LEAVES), 0), get(leaf, TENSOR_META)
+    kind, meta = list_item(item(runtime, RUNTIME_LEAVES), 0), get(leaf, TENSOR_AUTOGRAD_META)
     if meta == item(runtime, RUNTIME_NONE) or length(get(meta, META_HOOKS)) != 0:
         return 0
     fn = new_recycled(item(kind, LEAF_KIND_NODE_CLASS))

@@ -82,7 +82,7 @@ RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME
 RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_EXTENT = SPEC_NUMEL = BOUND
 STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_ALIAS = STORAGE_VALUE = STORAGE_VERSION = BOUND
-TENSOR_COUNTER = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
+TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_VERSION_COUNTER = BOUND
 TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
 VIEW_BASE = VIEW_PART_SHIFT = VIEW_PART_SPEC = BOUND
 
@@ -133,7 +133,8 @@ def is_all(runtime, t):
 def covers(runtime, t):
     """Whether a tensor is all of a memory, and counts its writes."""
     storage = get(t, TENSOR_STORAGE)
-    if get(t, TENSOR_COUNTER) != storage or get(t, TENSOR_SPEC) != get(storage, STORAGE_SPEC):
+    whole = get(storage, STORAGE_SPEC)
+    if get(t, TENSOR_VERSION_COUNTER) != storage or get(t, TENSOR_SPEC) != whole:
         return False
     return get(t, TENSOR_OFFSET) == zero(runtime) and get(storage, STORAGE_ALIAS) == 0
 
@@ -627,7 +628,7 @@ def can_adopt(runtime, t, made):
 def can_write(runtime, t):
     """Whether a tensor counts its writes and nobody else looks at its memory."""
     storage = get(t, TENSOR_STORAGE)
-    if get(t, TENSOR_COUNTER) != storage or get(storage, STORAGE_ALIAS) != 0:
+    if get(t, TENSOR_VERSION_COUNTER) != storage or get(storage, STORAGE_ALIAS) != 0:
         return False
     return is_private(runtime, storage)
 

@@ -39,7 +39,7 @@ REPLAY_FOREIGN = REPLAY_RUNTIME = REPLAY_FALLBACK = RUNTIME_FALSE = RUNTIME_NONE
 RUNTIME_TRUE = BOUND
 SOURCE_ARGUMENT = SOURCE_STORAGES = SOURCE_CONSTANT = SOURCE_IS_DONATED = SOURCE_OFFSET = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
-TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
+TENSOR_AUTOGRAD_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
 
 # ----- whether a capture fits -----
@@ -175,7 +175,7 @@ def find_storage(none, place, given):
 def gradient(none, argument, meta, given):
     """The gradient of an argument, or else of the owner of a meta; None without one."""
     if argument >= 0:
-        meta = get(list_item(given, argument), TENSOR_META)
+        meta = get(list_item(given, argument), TENSOR_AUTOGRAD_META)
     return none if meta == none else get(meta, META_GRAD)
 
 

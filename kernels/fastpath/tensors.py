@@ -36,9 +36,8 @@ RUNTIME_TENSOR_CLASSES = RUNTIME_TRUE = RUNTIME_UNRECORDED = BOUND
 RUNTIME_USUAL_CLASS = RUNTIME_VERSION_CLASS = BOUND
 RUNTIME_VIEW_CLASS = RUNTIME_OBSERVERS = BOUND
 STORAGE_SHARED = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
-TENSOR_COUNTER = TENSOR_EDGE = TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = BOUND
-TENSOR_SPEC = BOUND
-TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
+TENSOR_AUTOGRAD_META = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
+TENSOR_STORAGE = TENSOR_VERSION_COUNTER = TENSOR_VIEW_OF = BOUND
 VERSION_VERSION = VIEW_BASE = VIEW_KIND = VIEW_VERSION = BOUND
 
 
@@ -117,7 +116,7 @@ def settled(runtime, out):
 @helper
 def version_of(runtime, t):
     """How often a tensor was written so far; 0 where that is not counted."""
-    counter = get(t, TENSOR_COUNTER)
+    counter = get(t, TENSOR_VERSION_COUNTER)
     if class_of(counter) == item(runtime, RUNTIME_STORAGE_CLASS):
         return get(counter, STORAGE_VERSION)
     if class_of(counter) == item(runtime, RUNTIME_VERSION_CLASS) and counter != item(
@@ -218,13 +217,13 @@ def new_handle(runtime, storage, counter, spec, offset, view):
         return 0
     none = item(runtime, RUNTIME_NONE)
     put(out, TENSOR_STORAGE, storage)
-    put(out, TENSOR_COUNTER, counter)
+    put(out, TENSOR_VERSION_COUNTER, counter)
     put(out, TENSOR_SPEC, own(spec))
     put(out, TENSOR_OFFSET, offset)
     put(out, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_FALSE)))
     put(out, TENSOR_EDGE, own(none))
     put(out, TENSOR_VIEW_OF, view)
-    put(out, TENSOR_META, own(none))
+    put(out, TENSOR_AUTOGRAD_META, own(none))
     show(runtime, out)
     return out
 
@@ -245,5 +244,5 @@ def new_view(runtime, t, spec, shift, kind):
     put(view, VIEW_VERSION, own(version if version != 0 else zero(runtime)))
     show(runtime, view)
     offset = new_word(word_of(get(t, TENSOR_OFFSET)) + shift)
-    storage, counter = own(get(t, TENSOR_STORAGE)), own(get(t, TENSOR_COUNTER))
+    storage, counter = own(get(t, TENSOR_STORAGE)), own(get(t, TENSOR_VERSION_COUNTER))
     return new_handle(runtime, storage, counter, spec, offset, view)

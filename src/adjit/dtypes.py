@@ -375,7 +375,7 @@ def result_type(*operands: Any) -> dtype:
         adjit.float32
     """
     return result_of(
-        (o.dtype, o.ndim) if hasattr(o, "spec") else (of_scalar(o), -1) for o in operands
+        (o.dtype, o.ndim) if hasattr(o, "_spec") else (of_scalar(o), -1) for o in operands
     )
 
 

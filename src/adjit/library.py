@@ -467,10 +467,10 @@ class CustomOpDef:
 
     def _check_alias(self, values: Sequence[Any], made: Any) -> None:
         parts = made if isinstance(made, (tuple, list)) else (made,)
-        known = {id(t.storage) for t in values if record.is_tensor(t) and _has_memory(t)}
+        known = {id(t._storage) for t in values if record.is_tensor(t) and _has_memory(t)}
         for part in parts:
             if record.is_tensor(part) and _has_memory(part):
-                if id(part.storage) in known:
+                if id(part._storage) in known:
                     raise RuntimeError(
                         f"{self._name} (with implementation in {inspect.getmodule(self._init_fn)}): The "
                         "output of this custom operator (1) must not also be an input to this custom "
@@ -480,7 +480,7 @@ class CustomOpDef:
                         "the offending output tensor(s) (e.g. return x.clone()) or refactor the custom "
                         "operator to not return y."
                     )
-                known.add(id(part.storage))
+                known.add(id(part._storage))
 
     def _recorded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call the operator as one node of the graph."""

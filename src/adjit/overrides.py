@@ -47,9 +47,7 @@ NAMED = {
     "__ifloordiv__": "floor_divide_", "__imod__": "remainder_", "__ipow__": "pow_",
 }  # fmt: skip
 # Attributes that look at the object itself.
-IGNORED = {
-    "as_subclass", "of_class", "fn", "nr", "more", "current_fn", "accumulator", "grad_value", "set_grad",
-}  # fmt: skip
+IGNORED = {"as_subclass"}
 # Methods of Python's protocols that ask.
 PROTOCOLS = (
     "__matmul__", "__rmatmul__", "__getitem__", "__setitem__", "__len__", "__contains__", "__bool__",

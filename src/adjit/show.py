@@ -190,10 +190,10 @@ def _recorded(t: Any, backward: bool) -> tuple[list[Any], list[Any]]:
     deferred.bring_back(settle.pending, everything=True)
     leaves = _leaves(t) if backward else []
     gradients = record_gradients(t, leaves)
-    roots = [t.storage.value, *[g.storage.value for g in gradients if g is not None]]
+    roots = [t._storage.value, *[g._storage.value for g in gradients if g is not None]]
     batch = reachable(roots)
     _raise_failures([*roots, *batch])
-    return batch, [*roots, *[leaf.storage.value for leaf in leaves]]
+    return batch, [*roots, *[leaf._storage.value for leaf in leaves]]
 
 
 def _structure(batch: list[Any], held: Sequence[Any], backward: bool) -> Structure:

@@ -85,8 +85,8 @@ class Tensor(TensorBase):
         tensor([4., 6.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "counter", "edge", "meta", "needs_grad", "offset", "spec",
-                 "storage", "view_of")  # fmt: skip
+    __slots__ = ("__dict__", "__weakref__", "_autograd_meta", "_edge", "_needs_grad", "_offset", "_spec",
+                 "_storage", "_version_counter", "_view_of")  # fmt: skip
     _uninitialized = False  # whether operations refuse it: a parameter whose shape is not known yet
 
     if TYPE_CHECKING:  # the op table adds these when it is imported
@@ -139,7 +139,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).shape
             adjit.Size([2, 3])
         """
-        return self.spec.shape
+        return self._spec.shape
 
     def size(self, dim: int | None = None) -> Any:
         """Give the shape, or the size of one axis.
@@ -149,12 +149,12 @@ class Tensor(TensorBase):
             (adjit.Size([2, 3]), 3)
         """
         if dim is None:
-            return self.spec.shape
+            return self._spec.shape
         from .shapes import wrap_dim
 
-        if not self.spec.ndim:
+        if not self._spec.ndim:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        return self.spec.shape[wrap_dim(dim, self.spec.ndim)]
+        return self._spec.shape[wrap_dim(dim, self._spec.ndim)]
 
     @property
     def ndim(self) -> int:
@@ -164,7 +164,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).ndim
             2
         """
-        return self.spec.ndim
+        return self._spec.ndim
 
     def dim(self) -> int:
         """Count the axes.
@@ -173,7 +173,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).dim()
             2
         """
-        return self.spec.ndim
+        return self._spec.ndim
 
     ndimension = dim
 
@@ -184,7 +184,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).numel()
             6
         """
-        return self.spec.numel
+        return self._spec.numel
 
     nelement = numel
 
@@ -196,10 +196,10 @@ class Tensor(TensorBase):
             ((3, 1), 3)
         """
         if dim is None:
-            return self.spec.strides
+            return self._spec.strides
         from .shapes import wrap_dim
 
-        return self.spec.strides[wrap_dim(dim, self.spec.ndim)]
+        return self._spec.strides[wrap_dim(dim, self._spec.ndim)]
 
     def storage_offset(self) -> int:
         """Tell where the first element lies in the storage, in elements.
@@ -208,7 +208,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3)[1].storage_offset()
             3
         """
-        return self.offset
+        return self._offset
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """True if the elements lie in C order without gaps; `memory_format` asks for `channels_last` or
@@ -219,9 +219,9 @@ class Tensor(TensorBase):
             (True, False)
         """
         if memory_format is None:
-            return self.spec.contiguous
+            return self._spec.contiguous
         formats.check("is_contiguous", memory_format)
-        return formats.is_in(self.spec, memory_format)
+        return formats.is_in(self._spec, memory_format)
 
     @property
     def dtype(self) -> dtype:
@@ -231,7 +231,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).dtype
             adjit.float32
         """
-        return self.spec.dtype
+        return self._spec.dtype
 
     @property
     def device(self) -> devices.device:
@@ -241,7 +241,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).device
             device(type='cpu')
         """
-        return self.spec.device
+        return self._spec.device
 
     @property
     def itemsize(self) -> int:
@@ -251,7 +251,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).itemsize
             4
         """
-        return self.spec.dtype.itemsize
+        return self._spec.dtype.itemsize
 
     def element_size(self) -> int:
         """Tell the bytes of one element.
@@ -260,7 +260,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).element_size()
             4
         """
-        return self.spec.dtype.itemsize
+        return self._spec.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
@@ -270,7 +270,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).nbytes
             24
         """
-        return self.spec.numel * self.spec.dtype.itemsize
+        return self._spec.numel * self._spec.dtype.itemsize
 
     @property
     def layout(self) -> formats.layout:
@@ -290,7 +290,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).is_cuda
             False
         """
-        return self.spec.device is not devices.CPU
+        return self._spec.device is not devices.CPU
 
     @property
     def is_cpu(self) -> bool:
@@ -300,7 +300,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).is_cpu
             True
         """
-        return self.spec.device is devices.CPU
+        return self._spec.device is devices.CPU
 
     _is_plain = True  # in the body of a class: its text form does not tell the class
     is_sparse = is_quantized = False
@@ -313,7 +313,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).get_device()
             -1
         """
-        index = self.spec.device.index
+        index = self._spec.device.index
         return -1 if index is None else index
 
     def is_floating_point(self) -> bool:
@@ -323,7 +323,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).is_floating_point(), adjit.tensor(1).is_floating_point()
             (True, False)
         """
-        return self.spec.dtype.is_floating_point
+        return self._spec.dtype.is_floating_point
 
     def is_complex(self) -> bool:
         """True if the dtype is complex: never, as no tensor here is.
@@ -341,7 +341,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).is_signed(), adjit.tensor(True).is_signed()
             (True, False)
         """
-        return self.spec.dtype.is_signed
+        return self._spec.dtype.is_signed
 
     def is_inference(self) -> bool:
         """True if the tensor was made in inference mode.
@@ -350,7 +350,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).is_inference()
             False
         """
-        return self.counter is record.INFERENCE
+        return self._version_counter is record.INFERENCE
 
     def is_same_size(self, other: Tensor) -> bool:
         """True if another tensor has the same shape.
@@ -359,7 +359,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2).is_same_size(adjit.ones(2))
             True
         """
-        return self.spec.shape == other.spec.shape
+        return self._spec.shape == other._spec.shape
 
     def is_set_to(self, other: Tensor) -> bool:
         """True if another tensor is the same view of the same storage.
@@ -369,9 +369,9 @@ class Tensor(TensorBase):
             >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
             (True, False)
         """
-        return self.storage is other.storage and (self.spec, self.offset) == (
-            other.spec,
-            other.offset,
+        return self._storage is other._storage and (self._spec, self._offset) == (
+            other._spec,
+            other._offset,
         )
 
     def data_ptr(self) -> int:
@@ -382,11 +382,11 @@ class Tensor(TensorBase):
             >>> x.view(2).data_ptr() == x.data_ptr()
             True
         """
-        if self.spec.numel == 0:
+        if self._spec.numel == 0:
             return 0
-        if not self.storage.shared:
+        if not self._storage.shared:
             self._share()
-            self.storage.shared += 1
+            self._storage.shared += 1
         return record.value_address(self)
 
     def untyped_storage(self) -> Any:
@@ -399,23 +399,39 @@ class Tensor(TensorBase):
         """
         return StorageView(self)
 
+    def storage(self) -> Any:
+        """Give the storage as numbers of the tensor's dtype, with a warning as in PyTorch.
+
+        Example:
+            >>> len(adjit.zeros(2, 3)[1].storage())
+            6
+        """
+        warnings.warn(
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only "
+            "storage class. This should only matter to you if you are using storages directly.  To access "
+            "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
+            UserWarning, stacklevel=2,
+        )  # fmt: skip
+        whole = self._storage
+        return TypedStorage(record.make_tensor(whole, whole.spec, 0))
+
     # ----- autograd fields -----
 
     @property
-    def fn(self) -> Any:
+    def _fn(self) -> Any:
         """The backward node as it is recorded here; `grad_fn` follows a base written since."""
-        return None if self.edge is None else self.edge[0]
+        return None if self._edge is None else self._edge[0]
 
     @property
-    def nr(self) -> int:
+    def _nr(self) -> int:
         """The number of the output of the backward node that this tensor is."""
-        return 0 if self.edge is None else self.edge[1]
+        return 0 if self._edge is None else self._edge[1]
 
-    def more(self) -> Meta:
+    def _more(self) -> Meta:
         """The rare fields, made when first asked for."""
-        if self.meta is None:
-            self.meta = Meta()
-        return self.meta
+        if self._autograd_meta is None:
+            self._autograd_meta = Meta()
+        return self._autograd_meta
 
     @property
     def requires_grad(self) -> bool:
@@ -432,7 +448,7 @@ class Tensor(TensorBase):
     def requires_grad(self, value: bool) -> None:
         if value and self.grad_fn is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
-        if value and not self.spec.dtype.is_floating_point:
+        if value and not self._spec.dtype.is_floating_point:
             raise RuntimeError(
                 "only Tensors of floating point and complex dtype can require gradients"
             )
@@ -457,14 +473,14 @@ class Tensor(TensorBase):
                 "computed variable in a subgraph that doesn't require differentiation use "
                 "var_no_grad = var.detach()."
             )
-        if value and not self.spec.dtype.is_floating_point:
+        if value and not self._spec.dtype.is_floating_point:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if value and self.counter is record.INFERENCE and not state.inference:
+        if value and self._version_counter is record.INFERENCE and not state.inference:
             raise RuntimeError(
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
             )
-        if self.fn is None:
-            self.needs_grad = value
+        if self._fn is None:
+            self._needs_grad = value
         return self
 
     @property
@@ -487,13 +503,13 @@ class Tensor(TensorBase):
             >>> (x * 2).grad_fn.name(), x.grad_fn
             ('MulBackward0', None)
         """
-        return self.fn if self.view_of is None else current_fn(self)
+        return self._fn if self._view_of is None else current_fn(self)
 
-    def current_fn(self) -> Any:
+    def _current_fn(self) -> Any:
         """`grad_fn` of a view, brought up to date with its base."""
         return current_fn(self)
 
-    def accumulator(self) -> Any:
+    def _accumulator(self) -> Any:
         """The node at which the gradients of this leaf arrive; the engine puts its own here."""
         raise NotImplementedError
 
@@ -505,7 +521,7 @@ class Tensor(TensorBase):
             >>> adjit.ones(2, requires_grad=True).unbind()[1].output_nr
             1
         """
-        return self.nr
+        return self._nr
 
     @property
     def grad(self) -> Tensor | None:
@@ -517,9 +533,11 @@ class Tensor(TensorBase):
             >>> x.grad
             tensor([2., 4.])
         """
-        if self.meta is not None and self.meta.grad is not None:
-            return self.meta.grad
-        if self.fn is not None and not (self.meta is not None and self.meta.retains_grad):
+        if self._autograd_meta is not None and self._autograd_meta.grad is not None:
+            return self._autograd_meta.grad
+        if self._fn is not None and not (
+            self._autograd_meta is not None and self._autograd_meta.retains_grad
+        ):
             warnings.warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
                 ".grad attribute won't be populated during autograd.backward(). If you indeed want "
@@ -542,48 +560,48 @@ class Tensor(TensorBase):
                 )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
-            if value.spec.dtype is not self.spec.dtype:
+            if value._spec.dtype is not self._spec.dtype:
                 raise RuntimeError(
                     f"attempting to assign a gradient with dtype '{value.dtype.row.c}' to a "
                     f"tensor with dtype '{self.dtype.row.c}'. The gradient must match the "
                     "tensor's dtype (or the tensor's grad_dtype if set). You can use "
                     "`tensor.grad_dtype` to set the desired gradient dtype."
                 )
-            if value.spec.device is not self.spec.device:
+            if value._spec.device is not self._spec.device:
                 raise RuntimeError(
                     f"attempting to assign a gradient with device type '{value.device.type}' to a "
                     f"tensor with device type '{self.device.type}'. Please ensure that the gradient "
                     "and the tensor are on the same device"
                 )
-            if value.spec.shape != self.spec.shape:
+            if value._spec.shape != self._spec.shape:
                 raise RuntimeError(
                     f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
                     f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor are "
                     "the same size"
                 )
-        self.set_grad(value)
+        self._set_grad(value)
 
     @grad.deleter
     def grad(self) -> None:
-        self.set_grad(None)
+        self._set_grad(None)
 
     @property
     def _grad(self) -> Tensor | None:
         """PyTorch's name of `grad` without the warning."""
-        value: Tensor | None = self.grad_value()
+        value: Tensor | None = self._grad_value()
         return value
 
     @_grad.setter
     def _grad(self, value: Tensor | None) -> None:
         self.grad = value
 
-    def grad_value(self) -> Any:
+    def _grad_value(self) -> Any:
         """`grad` without the warning."""
-        return None if self.meta is None else self.meta.grad
+        return None if self._autograd_meta is None else self._autograd_meta.grad
 
-    def set_grad(self, value: Any) -> None:
+    def _set_grad(self, value: Any) -> None:
         """Set `grad` without the checks."""
-        self.more().grad = value
+        self._more().grad = value
 
     @property
     def retains_grad(self) -> bool:
@@ -595,7 +613,7 @@ class Tensor(TensorBase):
             >>> y.retains_grad
             True
         """
-        return self.meta is not None and self.meta.retains_grad
+        return self._autograd_meta is not None and self._autograd_meta.retains_grad
 
     def retain_grad(self) -> None:
         """Keep the gradient of this tensor too, although it is not a leaf.
@@ -616,14 +634,14 @@ class Tensor(TensorBase):
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         fn = self.grad_fn
         if fn is not None:
-            self.more().retains_grad = True
-            fn.more().retained[self.nr] = weakref.ref(self)
+            self._more().retains_grad = True
+            fn.more().retained[self._nr] = weakref.ref(self)
 
     @property
     def _version(self) -> int:
-        if self.counter is record.INFERENCE:
+        if self._version_counter is record.INFERENCE:
             raise RuntimeError("Inference tensors do not track version counter.")
-        return self.counter.version
+        return self._version_counter.version
 
     @property
     def _cdata(self) -> int:
@@ -632,10 +650,10 @@ class Tensor(TensorBase):
 
     @property
     def _base(self) -> Any:
-        return None if self.view_of is None else self.view_of.base
+        return None if self._view_of is None else self._view_of.base
 
     def _is_view(self) -> bool:
-        return self.view_of is not None
+        return self._view_of is not None
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
         """Call `hook(grad)` each time a gradient arrives here; what it returns replaces it.
@@ -654,10 +672,10 @@ class Tensor(TensorBase):
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         fn = self.grad_fn
         if fn is None:
-            hooks = self.more().hooks
-            self.accumulator().more().tensor_hooks[0] = hooks
+            hooks = self._more().hooks
+            self._accumulator().more().tensor_hooks[0] = hooks
             return RemovableHandle(hooks, hook)
-        return RemovableHandle(fn.more().tensor_hooks.setdefault(self.nr, {}), hook)
+        return RemovableHandle(fn.more().tensor_hooks.setdefault(self._nr, {}), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
         """Call `hook(tensor)` after a gradient has been added to `.grad` of this leaf.
@@ -677,7 +695,7 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 "post accumulate grad hooks cannot be registered on non-leaf tensors"
             )
-        return RemovableHandle(self.more().post_hooks, hook)
+        return RemovableHandle(self._more().post_hooks, hook)
 
     def detach(self) -> Tensor:
         """Give the same elements without history; shares storage and version counter.
@@ -687,7 +705,7 @@ class Tensor(TensorBase):
             >>> (x * 2).detach()
             tensor([2., 2.])
         """
-        return record.make_tensor(self.storage, self.spec, self.offset, self.counter)
+        return record.make_tensor(self._storage, self._spec, self._offset, self._version_counter)
 
     def detach_(self) -> Tensor:
         """Forget the history of this tensor.
@@ -700,7 +718,7 @@ class Tensor(TensorBase):
             >>> x.detach_()
             tensor([2., 2.])
         """
-        if self.view_of is not None:
+        if self._view_of is not None:
             raise RuntimeError(
                 "Can't detach views in-place. Use detach() instead. If you are using "
                 "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
@@ -708,7 +726,7 @@ class Tensor(TensorBase):
                 "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
                 "function in torch/optim/optimizer.py as the solution."
             )
-        self.edge, self.needs_grad = None, False
+        self._edge, self._needs_grad = None, False
         return self
 
     @property
@@ -722,21 +740,31 @@ class Tensor(TensorBase):
             >>> x
             tensor([3., 3.], requires_grad=True)
         """
-        return record.make_tensor(self.storage, self.spec, self.offset, Version())
+        return record.make_tensor(self._storage, self._spec, self._offset, Version())
 
     @data.setter
     def data(self, value: Tensor) -> None:
         if not record.is_tensor(value):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-        if self.needs_grad and not value.spec.dtype.is_floating_point:
+        if self._needs_grad and not value._spec.dtype.is_floating_point:
             raise RuntimeError(
                 "data set to a tensor that requires gradients must be floating point or complex dtype"
             )
-        storage, spec, offset, counter = value.storage, value.spec, value.offset, self.counter
+        storage, spec, offset, counter = (
+            value._storage,
+            value._spec,
+            value._offset,
+            self._version_counter,
+        )
         if counter.__class__ is Storage:
             counter = Version()
-            counter.version = self.counter.version
-        self.storage, self.spec, self.offset, self.counter = storage, spec, offset, counter
+            counter.version = self._version_counter.version
+        self._storage, self._spec, self._offset, self._version_counter = (
+            storage,
+            spec,
+            offset,
+            counter,
+        )
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """Give a view of the tensor as an instance of a subclass. Differentiable.
@@ -747,8 +775,8 @@ class Tensor(TensorBase):
             >>> isinstance(adjit.zeros(2, 2).as_subclass(Image), Image)
             True
         """
-        is_leaf = state.grad and self.edge is None and record.needs_grad(self)
-        return (self.view_as(self) if is_leaf else self).of_class(cls)
+        is_leaf = state.grad and self._edge is None and record.needs_grad(self)
+        return (self.view_as(self) if is_leaf else self)._of_class(cls)
 
     @staticmethod
     def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False) -> Any:
@@ -772,14 +800,22 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
-        return data.detach().of_class(cls).requires_grad_(require_grad)
+        return data.detach()._of_class(cls).requires_grad_(require_grad)
 
-    def of_class(self, cls: type[Any]) -> Any:
+    def _of_class(self, cls: type[Any]) -> Any:
         """The same handle as one of another class: a leaf is another leaf."""
         made = record.new_tensor(cls)
-        for field in ("storage", "spec", "offset", "counter", "needs_grad", "edge", "view_of"):
+        for field in (
+            "_storage",
+            "_spec",
+            "_offset",
+            "_version_counter",
+            "_needs_grad",
+            "_edge",
+            "_view_of",
+        ):
             setattr(made, field, getattr(self, field))
-        made.meta = None
+        made._autograd_meta = None
         if not cls._uninitialized:
             record.tensor_classes.add(cls)
         return made
@@ -789,7 +825,7 @@ class Tensor(TensorBase):
     def _share(self) -> None:
         """Make the value the storage's own, settled: others will look at its bytes."""
         state.deterministic = False
-        storage = self.storage
+        storage = self._storage
         with scheduling.lock:
             value = scheduling.value_of(storage)
             if not storage.shared:
@@ -799,13 +835,13 @@ class Tensor(TensorBase):
     def _values(self) -> np.ndarray[Any, Any]:
         """A NumPy array on the current bytes, for reading at once and not for keeping."""
         state.deterministic = False
-        spec = self.spec
+        spec = self._spec
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)
         if spec.device is not devices.CPU:
             return on_host(self)._values()
-        value = scheduling.value_of(self.storage)
-        address = value.address + self.offset * spec.dtype.itemsize
+        value = scheduling.value_of(self._storage)
+        address = value.address + self._offset * spec.dtype.itemsize
         return np.asarray(_Look(value, {**_geometry_of(spec), "data": (address, True)}))
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
@@ -829,7 +865,7 @@ class Tensor(TensorBase):
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
                 "instead."
             )
-        spec = self.spec
+        spec = self._spec
         if spec.device is not devices.CPU:
             if not force:
                 raise TypeError(
@@ -840,9 +876,9 @@ class Tensor(TensorBase):
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)
         self._share()
-        storage = self.storage
+        storage = self._storage
         block = storage.value.address
-        data = block + self.offset * spec.dtype.itemsize, has_alias(storage)
+        data = block + self._offset * spec.dtype.itemsize, has_alias(storage)
         return np.asarray(Export(storage, block, {**_geometry_of(spec), "data": data}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -864,21 +900,21 @@ class Tensor(TensorBase):
             >>> adjit.tensor(1.5).item()
             1.5
         """
-        if self.spec.numel != 1:
+        if self._spec.numel != 1:
             raise RuntimeError(
-                f"a Tensor with {self.spec.numel} elements cannot be converted to Scalar"
+                f"a Tensor with {self._spec.numel} elements cannot be converted to Scalar"
             )
         return bool(self) if self.spec.dtype is dtypes.bool else self._number()
 
     def _number(self) -> Any:
         """The first element as a Python number."""
-        spec = self.spec
+        spec = self._spec
         if spec.device is not devices.CPU:
             return on_host(self)._number()
         state.deterministic = False
-        value = scheduling.value_of(self.storage)  # which is held while it is read
+        value = scheduling.value_of(self._storage)  # which is held while it is read
         return spec.dtype.ctype.from_address(
-            value.address + self.offset * spec.dtype.itemsize
+            value.address + self._offset * spec.dtype.itemsize
         ).value
 
     @_reading("read_all")
@@ -893,8 +929,8 @@ class Tensor(TensorBase):
 
     @_reading("is_true")
     def __bool__(self) -> bool:
-        if self.spec.numel != 1:
-            if self.spec.numel == 0:
+        if self._spec.numel != 1:
+            if self._spec.numel == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
         answer = None if state.session is None else state.session.decide(self)
@@ -911,7 +947,7 @@ class Tensor(TensorBase):
 
     def _python_number(self) -> Any:
         """The only element, for Python's own conversions."""
-        if self.spec.numel != 1:
+        if self._spec.numel != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         if self.requires_grad:
             warnings.warn(
@@ -923,22 +959,22 @@ class Tensor(TensorBase):
         return self.item()
 
     def __index__(self) -> int:
-        if self.spec.dtype.is_floating_point or self.spec.numel != 1:
+        if self._spec.dtype.is_floating_point or self._spec.numel != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self._number())
 
     def __len__(self) -> int:
-        if self.spec.ndim == 0:
+        if self._spec.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
-        return self.spec.shape[0]
+        return self._spec.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
-        if self.spec.ndim == 0:
+        if self._spec.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
     def __reversed__(self) -> Tensor:
-        turned: Tensor = self.flip(0) if self.spec.ndim else self
+        turned: Tensor = self.flip(0) if self._spec.ndim else self
         return turned
 
     def __contains__(self, element: Any) -> bool:
@@ -961,8 +997,8 @@ class Tensor(TensorBase):
         prefix = "tensor(" if is_plain else f"{kind.__name__}("
         return printing.tensor_repr(
             self._values(),
-            dtype_name=repr(self.spec.dtype),
-            is_default_dtype=self.spec.dtype
+            dtype_name=repr(self._spec.dtype),
+            is_default_dtype=self._spec.dtype
             in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
             requires_grad=self.requires_grad,
             grad_fn_name=self._shown_fn(),
@@ -981,7 +1017,7 @@ class Tensor(TensorBase):
 
     def _shown_device(self) -> str | None:
         """The device as `repr` shows it: not the one that everybody has."""
-        return None if self.spec.device is devices.CPU else str(self.spec.device)
+        return None if self._spec.device is devices.CPU else str(self._spec.device)
 
     def __str__(self) -> str:
         return repr(self)
@@ -989,7 +1025,7 @@ class Tensor(TensorBase):
     def _repr_html_(self) -> str:
         return printing.tensor_html(
             self._values(),
-            dtype_name=repr(self.spec.dtype),
+            dtype_name=repr(self._spec.dtype),
             requires_grad=self.requires_grad,
             grad_fn_name=self._shown_fn(),
             kind=type(self).__name__,
@@ -997,7 +1033,7 @@ class Tensor(TensorBase):
         )
 
     def __format__(self, spec: str) -> str:
-        if self.spec.ndim == 0 and type(self) is Tensor:
+        if self._spec.ndim == 0 and type(self) is Tensor:
             return printing.format_tensor_spec(self._values(), spec)
         return object.__format__(self, spec)
 
@@ -1015,18 +1051,18 @@ class Tensor(TensorBase):
             return memo[id(self)]
         made = copies.on_copied_memory(self, memo)
         if type(self) is not Tensor:
-            made = made.of_class(type(self))
-        made.needs_grad = self.needs_grad
+            made = made._of_class(type(self))
+        made._needs_grad = self._needs_grad
         memo[id(self)] = made
-        if self.grad_value() is not None:
-            made.set_grad(copying.deepcopy(self.grad_value(), memo))
+        if self._grad_value() is not None:
+            made._set_grad(copying.deepcopy(self._grad_value(), memo))
         if self.__dict__:
             made.__dict__.update(copying.deepcopy(self.__dict__, memo))
         return made
 
     def __copy__(self) -> Tensor:
-        made = self.of_class(type(self))
-        made.meta = self.meta
+        made = self._of_class(type(self))
+        made._autograd_meta = self._autograd_meta
         made.__dict__.update(self.__dict__)
         return made
 
@@ -1076,11 +1112,11 @@ class StorageView:
     def data_ptr(self) -> int:
         """The address of the first byte."""
         t = self._tensor
-        return t.data_ptr() - t.offset * t.spec.dtype.itemsize
+        return t.data_ptr() - t._offset * t._spec.dtype.itemsize
 
     def nbytes(self) -> int:
         """The number of bytes."""
-        return self._tensor.storage.nbytes
+        return self._tensor._storage.nbytes
 
     size = __len__ = nbytes
 
@@ -1091,7 +1127,7 @@ class TypedStorage(StorageView):
     @property
     def _elements(self) -> Tensor:
         t = self._tensor
-        return t.as_strided((t.storage.spec.numel,), (1,), 0)
+        return t.as_strided((t._storage.spec.numel,), (1,), 0)
 
     @property
     def dtype(self) -> dtype:
@@ -1109,7 +1145,7 @@ class TypedStorage(StorageView):
 
     def size(self) -> int:
         """The number of elements."""
-        return int(self._tensor.storage.spec.numel)
+        return int(self._tensor._storage.spec.numel)
 
     __len__ = size
 
@@ -1143,20 +1179,6 @@ class TypedStorage(StorageView):
         lines = [f" {value}" for value in self]
         kind = f"dtype={self.dtype}, device={self.device}"
         return "\n".join([*lines, f"[adjit.storage.TypedStorage({kind}) of size {len(self)}]"])
-
-
-def _typed(self: Storage) -> TypedStorage:
-    """`t.storage()`: what is a field for the library is a method for its users."""
-    warnings.warn(
-        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only "
-        "storage class. This should only matter to you if you are using storages directly.  To access "
-        "UntypedStorage directly, use tensor.untyped_storage() instead of tensor.storage()",
-        UserWarning, stacklevel=2,
-    )  # fmt: skip
-    return TypedStorage(record.make_tensor(self, self.spec, 0))
-
-
-Storage.__call__ = _typed  # type: ignore[method-assign]
 
 
 def _attach(name: str, function: Any) -> None:

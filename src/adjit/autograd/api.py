@@ -44,7 +44,7 @@ def _initial(outputs: Sequence[Any], grads: Any) -> list[Any]:
                 g = _one_for(out)
             result.append(g)
             continue
-        if record.is_tensor(g) and g.spec is out.spec and g.spec.dtype.is_floating_point:
+        if record.is_tensor(g) and g._spec is out._spec and g._spec.dtype.is_floating_point:
             result.append(g)
             continue
         if not record.is_tensor(g):
@@ -85,7 +85,7 @@ def _batch_of(outputs: Sequence[Any], grads: Any) -> tuple[BatchLevel | None, li
 
 
 def _one_for(out: Any) -> Any:
-    spec = out.spec
+    spec = out._spec
     edge = record.edge_of(out)
     is_planned = edge is not None and getattr(edge[0].op, "is_planned", False)
     if is_planned or (spec.device is CPU and state.session is None):
@@ -99,14 +99,14 @@ def _one_for(out: Any) -> Any:
 
 def _ready_one(out: Any) -> Any:
     """A value that is there already: it costs no step, nor one before a plan, alone."""
-    value = tensor(1.0, dtype=out.spec.dtype, device=out.spec.device).storage.value
+    value = tensor(1.0, dtype=out._spec.dtype, device=out._spec.device)._storage.value
     if value.recipe is not None:
         settle()
     if value.recipe is not None:
         return None  # nothing runs while a function is captured
     if len(_ready_ones) >= MAX_READY:
         _ready_ones.clear()
-    return _ready_ones.setdefault(out.spec, value)
+    return _ready_ones.setdefault(out._spec, value)
 
 
 _ones: dict[Any, Any] = {}
@@ -265,7 +265,7 @@ def grad(
             if materialize_grads:
                 g = zeros_like(t, requires_grad=create_graph)
                 g = g if level is None else level.full(g)
-        elif not g.spec.contiguous and not is_dense(g.spec.shape, g.spec.strides):
+        elif not g._spec.contiguous and not is_dense(g._spec.shape, g._spec.strides):
             # One number may stand for many: who writes into it means one element.
             before = [done for done, other in zip(result, found, strict=False) if other is g]
             g = before[0] if before else g.contiguous()

@@ -150,9 +150,9 @@ class DualLevel(Level):
 
     def dual(self, value: Any, tangent: Any) -> Any:
         """A value with a tangent, which is laid out as that is."""
-        if tangent is not None and tangent.spec.strides != value.spec.strides and overlaps(value):
+        if tangent is not None and tangent._spec.strides != value._spec.strides and overlaps(value):
             value = value.contiguous()  # nobody may write where elements overlap
-        made = tracer(Dual, self, value, value.spec)
+        made = tracer(Dual, self, value, value._spec)
         made.origin = made.region = made.seen = None
         made.own_tangent = None if tangent is None else laid_out(tangent, value)
         return made
@@ -229,16 +229,16 @@ class DualLevel(Level):
         self, t: Any, shape: Any, strides: Any, offset: int, backward_name: str, vjp: Any
     ) -> Any:
         """View the value and the tangent."""
-        value, start = t.value, t.value.offset
+        value, start = t.value, t.value._offset
         made = alias(value, shape, strides, offset, backward_name, vjp)
         memory = t.memory
-        at = made.offset - memory.value.offset
-        beyond = at < 0 or at + made.spec.extent > memory.spec.extent
-        if beyond and made.spec.numel and memory.own_tangent is not None:
+        at = made._offset - memory.value._offset
+        beyond = at < 0 or at + made._spec.extent > memory._spec.extent
+        if beyond and made._spec.numel and memory.own_tangent is not None:
             raise RuntimeError(OUTSIDE)
 
         def region(whole: Any) -> Any:
-            return alias(whole, shape, strides, whole.offset + offset - start, backward_name, vjp)
+            return alias(whole, shape, strides, whole._offset + offset - start, backward_name, vjp)
 
         return self.viewed(t, made, region)
 
@@ -275,7 +275,7 @@ class DualLevel(Level):
         """Replace the tangent of a dual tensor, which others with the same memory see."""
         memory = t.memory
         before = memory.own_tangent
-        if (tangent is None and before is None) or not t.spec.numel:
+        if (tangent is None and before is None) or not t._spec.numel:
             return
         if tangent is None:
             tangent = t.value.new_zeros(t.shape)
@@ -385,15 +385,15 @@ class DualLevel(Level):
 
 def overlaps(t: Any) -> bool:
     """Whether several elements of a tensor lie in one place."""
-    return any(st == 0 and n > 1 for n, st in zip(t.shape, t.spec.strides, strict=True))
+    return any(st == 0 and n > 1 for n, st in zip(t.shape, t._spec.strides, strict=True))
 
 
 def laid_out(t: Any, like: Any) -> Any:
     """A tensor whose elements lie as those of another one, of the same shape, do: itself if it can be."""
-    spec = like.spec
+    spec = like._spec
     if t.dtype is not spec.dtype:
         t = t.to(spec.dtype)
-    if t.spec.strides == spec.strides:
+    if t._spec.strides == spec.strides:
         return t
     if is_dense(spec.shape, spec.strides):
         order = sorted(range(spec.ndim), key=lambda d: -spec.strides[d])
@@ -427,7 +427,7 @@ def transposed(
         gs: list[Any] = [None] * len(outs)
         for k in targets:
             gs[k] = ones_like(outs[k])
-            gs[k].needs_grad = True
+            gs[k]._needs_grad = True
         found = op.pull(given, outs, gs)
         roots, wanted = [], []
         for name, tangent in tangents.items():

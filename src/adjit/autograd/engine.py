@@ -94,7 +94,7 @@ class AccumulateGrad(GradNode):
         self.op = _accumulate
         self.edges = ()
         self.inputs = ()
-        self.outputs = (variable.spec,)
+        self.outputs = (variable._spec,)
         self.saved = ()
         self.extras = None
         self.context = None
@@ -103,7 +103,7 @@ class AccumulateGrad(GradNode):
 
 def accumulator(t: Any) -> AccumulateGrad:
     """The accumulator of a leaf: one as long as any graph holds it."""
-    meta = t.more()
+    meta = t._more()
     found: AccumulateGrad | None = meta.accumulator and meta.accumulator()
     if found is None:
         found = AccumulateGrad(t)
@@ -113,7 +113,7 @@ def accumulator(t: Any) -> AccumulateGrad:
     return found
 
 
-Tensor.accumulator = accumulator  # type: ignore[assignment]
+Tensor._accumulator = accumulator  # type: ignore[assignment]
 leaves[:] = [LeafKind(AccumulateGrad, _accumulate)]
 
 
@@ -122,14 +122,14 @@ def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
 
     Where `g` `is_own`, nobody else has it. A leaf that no longer wants gradients gets none.
     """
-    if g is None or not t.needs_grad:
+    if g is None or not t._needs_grad:
         return
-    if not is_own and g.spec is not t.spec and t.grad_value() is None:
-        like = laid_out(g, t.spec)
+    if not is_own and g._spec is not t._spec and t._grad_value() is None:
+        like = laid_out(g, t._spec)
         g, is_own = like, like is not g
     add_to_grad(t, g, is_own)
-    if t.meta is not None and t.meta.post_hooks:
-        for hook in list(t.meta.post_hooks.values()):
+    if t._autograd_meta is not None and t._autograd_meta.post_hooks:
+        for hook in list(t._autograd_meta.post_hooks.values()):
             returned = hook(t)
             if record.is_tensor(returned):
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
@@ -145,13 +145,13 @@ def wrong_type(returned: Any) -> TypeError:
 def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
     """`t.grad` becomes `g`, or grows by it."""
     with _accumulate_lock:
-        old = t.grad_value()
+        old = t._grad_value()
         if old is None:
             # Leaves, and whoever has seen it, may have been given the same `g`, or a view.
-            t.set_grad(g if is_own else g.clone() if state.grad else own_copy(g))
+            t._set_grad(g if is_own else g.clone() if state.grad else own_copy(g))
         elif state.grad:
-            t.set_grad(total.record(old, g))
-        elif names_rows(g) and g.spec is old.spec and is_filled_with_zeros(old):
+            t._set_grad(total.record(old, g))
+        elif names_rows(g) and g._spec is old._spec and is_filled_with_zeros(old):
             store(old, g)  # so that it can wait
         else:
             old.add_(g)
@@ -159,7 +159,7 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
 
 def laid_out(g: NewTensor, spec: Spec) -> NewTensor:
     """`g` in the layout of a leaf, so that who flattens one can flatten both; in C order if that has gaps."""
-    if g.spec.strides == spec.strides:
+    if g._spec.strides == spec.strides:
         return g
     if spec.contiguous or not is_dense(spec.shape, spec.strides):
         return g.contiguous()
@@ -171,8 +171,8 @@ def laid_out(g: NewTensor, spec: Spec) -> NewTensor:
 
 def own_copy(g: TensorBase) -> NewTensor:
     """A handle of its own on the value of `g`; values are immutable, so the bytes need no copy."""
-    spec, storage = g.spec, g.storage
-    whole = not storage.shared and g.offset == 0 and spec.numel == storage.spec.numel
+    spec, storage = g._spec, g._storage
+    whole = not storage.shared and g._offset == 0 and spec.numel == storage.spec.numel
     if whole and (spec is storage.spec or is_dense(spec.shape, spec.strides)):
         return record.make_tensor(record.make_storage(storage.value, spec), spec)
     return g.detach().clone()
@@ -180,7 +180,7 @@ def own_copy(g: TensorBase) -> NewTensor:
 
 def unbroadcast_and_cast(g: TensorBase, spec: Spec | None) -> NewTensor:
     """`g` summed and converted to what the input looked like."""
-    found = g.spec
+    found = g._spec
     if spec is None or (
         found.dtype is spec.dtype and found.shape == spec.shape and found.device is spec.device
     ):
@@ -188,7 +188,7 @@ def unbroadcast_and_cast(g: TensorBase, spec: Spec | None) -> NewTensor:
     if state.grad:
         return _unbroadcast_and_cast(g, spec)
     return remembered(
-        _unbroadcast_traces, (g.spec, spec), (g,), lambda: _unbroadcast_and_cast(g, spec)
+        _unbroadcast_traces, (g._spec, spec), (g,), lambda: _unbroadcast_and_cast(g, spec)
     )
 
 
@@ -196,11 +196,11 @@ _unbroadcast_traces: dict[tuple[Spec, Spec], TraceEntry] = {}
 
 
 def _unbroadcast_and_cast(g: TensorBase, spec: Spec) -> NewTensor:
-    if g.spec.shape != spec.shape:
+    if g._spec.shape != spec.shape:
         g = sum_to(g, spec.shape)
-    if g.spec.dtype is not spec.dtype:
+    if g._spec.dtype is not spec.dtype:
         g = g.to(spec.dtype)
-    return g if g.spec.device is spec.device else g.to(spec.device)
+    return g if g._spec.device is spec.device else g.to(spec.device)
 
 
 def bare(g: Gradient, spec: Spec) -> Node | None:
@@ -209,9 +209,9 @@ def bare(g: Gradient, spec: Spec) -> Node | None:
         return g
     if g.__class__ in tracers:
         return None
-    if g.spec is not spec or g.offset or g.storage.shared or state.grad:
+    if g._spec is not spec or g._offset or g._storage.shared or state.grad:
         return None
-    value: Node = g.storage.value
+    value: Node = g._storage.value
     return value
 
 
@@ -342,10 +342,10 @@ class Walk:
         assert part is not None
         if is_bare(g):
             value, start, given = g, 0, part
-        elif g.__class__ in tracers or g.storage.shared:
+        elif g.__class__ in tracers or g._storage.shared:
             return False
         else:
-            value, start, given = g.storage.value, g.offset, g.spec
+            value, start, given = g._storage.value, g._offset, g._spec
         recipe, first = part_recipe(whole, part, given), found[nr]
         if recipe is None:
             return False
@@ -418,7 +418,7 @@ class Walk:
                 parent, nr = edge
                 outputs = parent.outputs
                 if not is_bare(g):
-                    if g.spec is not spec:
+                    if g._spec is not spec:
                         g = unbroadcast_and_cast(g, spec)
                 elif outputs[nr] is not spec:
                     g = as_tensor(g, spec)
@@ -438,7 +438,7 @@ class Walk:
         found = list({edge[0] for edge in self.straight if edge is not None})
         for fn in reach(found, set(found)):
             is_wanted = self.useful is None or fn in self.useful
-            if is_wanted and isinstance(fn, AccumulateGrad) and fn.variable.grad_value() is None:
+            if is_wanted and isinstance(fn, AccumulateGrad) and fn.variable._grad_value() is None:
                 self.order.append(fn)
                 self.send(fn, 0, fn.variable.new_zeros(fn.variable.shape))
         self.run()

@@ -204,9 +204,9 @@ class FunctionCtx(GradContext):
                     record.give_history(t, node, nr)
                 found.append(t)
                 continue
-            if t.counter.version != version:
-                kept = t if nr is None else t.storage  # an output is named after this function
-                raise modified_error(node, kept, t.counter, version, t.spec)
+            if t._version_counter.version != version:
+                kept = t if nr is None else t._storage  # an output is named after this function
+                raise modified_error(node, kept, t._version_counter, version, t._spec)
             if nr is not None:
                 t = t.detach()
                 record.give_history(t, node, nr)
@@ -401,7 +401,7 @@ class Function(metaclass=_Static):
             record.edge_of(a) if record.is_tensor(a) and record.needs_grad(a) else None
             for a in args
         ]
-        versions = {id(t): t.counter.version for t in tensors}
+        versions = {id(t): t._version_counter.version for t in tensors}
         before, forward = record_gradients(False), state.forward
         try:
             if not is_traced(args):
@@ -456,7 +456,7 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
         t.clone() if t is not None and any(v is d for d in ctx._dirty) else t
         for t, v in zip(tangents, values, strict=True)
     ]
-    versions = [None if t is None else t.counter.version for t in tangents]
+    versions = [None if t is None else t._version_counter.version for t in tangents]
     ctx.is_pushing = True
     try:
         with below(level):
@@ -481,10 +481,10 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
                 "is not a differentiable Tensor.You should return None at that position instead."
             )
         written = next((j for j, v in enumerate(values) if v is o), None)
-        if written is None and t is not None and o.view_of is not None:
+        if written is None and t is not None and o._view_of is not None:
             _check_is_view(o, t, values, tangents)
         if written is not None and any(o is d for d in ctx._dirty) and level.has(args[written]):
-            is_changed = t is not None and t.counter.version != versions[written]
+            is_changed = t is not None and t._version_counter.version != versions[written]
             if t is not tangents[written] or not is_changed:
                 raise RuntimeError(NOT_IN_PLACE)
             level.write_tangent(args[written], t)
@@ -500,12 +500,12 @@ def _check_is_view(out: Any, tangent: Any, values: list[Any], tangents: list[Any
     """Refuse a tangent that is not to the tangent of an input what `out`, a view, is to that input."""
     if is_traced((out, tangent)):
         return  # of what is behind them nothing is known here
-    if tangent.view_of is None:
+    if tangent._view_of is None:
         raise RuntimeError(NO_VIEW)
     for v, t in zip(values, tangents, strict=True):
-        if t is None or is_traced((v, t)) or v.storage is not out.storage:
+        if t is None or is_traced((v, t)) or v._storage is not out._storage:
             continue
-        if t.storage is not tangent.storage:
+        if t._storage is not tangent._storage:
             raise RuntimeError(OTHER_VIEW)
 
 
@@ -524,12 +524,12 @@ def _finish(
         )
     constant = {id(t) for t in ctx._constant}
     given = {id(t) for t in tensors}
-    specs = [a.spec if record.is_tensor(a) else None for a in args]
+    specs = [a._spec if record.is_tensor(a) else None for a in args]
     node = record.new_grad_node(_op_of(cls), edges, tuple(specs))
     node.context = ctx
-    node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
+    node.outputs = tuple(o._spec if record.is_tensor(o) else None for o in outs)
     ctx._differentiable = differentiable = [
-        record.is_tensor(o) and o.spec.dtype.is_floating_point and id(o) not in constant
+        record.is_tensor(o) and o._spec.dtype.is_floating_point and id(o) not in constant
         for o in outs
     ]
     results = []
@@ -540,7 +540,7 @@ def _finish(
             continue
         if id(o) in dirty:
             if wanted:
-                if o.fn is None and o.needs_grad:
+                if o._fn is None and o._needs_grad:
                     raise RuntimeError(
                         "a leaf Variable that requires grad has been used in an in-place operation."
                     )
@@ -552,14 +552,14 @@ def _finish(
             continue
         is_recorded = wanted and differentiable[k]
         out = o.detach() if id(o) in given else o
-        if out.view_of is not None or (out is not o and (is_recorded or not record.needs_grad(o))):
-            base = o if o.view_of is None else o.view_of.base
+        if out._view_of is not None or (out is not o and (is_recorded or not record.needs_grad(o))):
+            base = o if o._view_of is None else o._view_of.base
             kind = MULTIPLE if wanted and sum(differentiable) > 1 else IN_FUNCTION
-            out.view_of = View(base, o.counter.version, kind)
+            out._view_of = View(base, o._version_counter.version, kind)
         if is_recorded:
             record.give_history(out, node, k)
             numbers[id(o)] = k
-        elif out.needs_grad and out.view_of is None:
+        elif out._needs_grad and out._view_of is None:
             out = out.detach()  # what `forward` recorded is its own affair
         results.append(out)
     if wanted:
@@ -568,11 +568,11 @@ def _finish(
             if t is None:
                 kept.append(None)
             elif id(t) in numbers and id(t) not in given:
-                kept.append((t.detach(), t.counter.version, numbers[id(t)]))
+                kept.append((t.detach(), t._version_counter.version, numbers[id(t)]))
             elif id(t) in dirty:
-                kept.append((t.detach(), t.counter.version, numbers.get(id(t))))
+                kept.append((t.detach(), t._version_counter.version, numbers.get(id(t))))
             else:
-                kept.append((t, t.counter.version, None))
+                kept.append((t, t._version_counter.version, None))
         if state.saving:
             kept = [packed(one) for one in kept]
         node.saved = kept
@@ -655,7 +655,7 @@ def blocked(t: Any, why: str, edges: Sequence[Any] = ()) -> Any:
     """
     out = t.detach()
     node = record.new_grad_node(_refuse, edges, (None,) * len(edges))
-    node.outputs = (out.spec,)
+    node.outputs = (out._spec,)
     node.context = Refusal(why)
     record.give_history(out, node)
     return out

@@ -54,32 +54,16 @@ class GradientEdge(_NodeOutput):
         0
     """
 
-    # What a backward asks of a tensor that it is to find the gradient of.
-    requires_grad = needs_grad = True
-    view_of = None
+    # What a backward asks of a tensor that it is to find the gradient of, or that it begins at.
+    requires_grad = _needs_grad = True
+    _view_of = None
 
     @property
-    def edge(self) -> tuple[Any, int]:
-        """The node and the number of its output, as the graph links them.
-
-        Example:
-            >>> x = adjit.ones(2, requires_grad=True)
-            >>> adjit.autograd.graph.get_gradient_edge(x * 2).edge[1]
-            0
-        """
+    def _edge(self) -> tuple[Any, int]:
         return self.node, self.output_nr
 
-    # What it asks of one that it begins at.
-
     @property
-    def spec(self) -> Spec:
-        """The shape, the dtype and the device of the tensor.
-
-        Example:
-            >>> x = adjit.ones(2, requires_grad=True)
-            >>> adjit.autograd.graph.get_gradient_edge(x * 2).spec.shape
-            adjit.Size([2])
-        """
+    def _spec(self) -> Spec:
         outputs: tuple[Spec, ...] = self.node.outputs or self.node.inputs  # a leaf has no outputs
         return outputs[self.output_nr]
 
@@ -92,7 +76,7 @@ class GradientEdge(_NodeOutput):
             >>> adjit.autograd.graph.get_gradient_edge(x * 2).shape
             adjit.Size([2])
         """
-        return self.spec.shape
+        return self._spec.shape
 
     @property
     def dtype(self) -> dtype:
@@ -103,7 +87,7 @@ class GradientEdge(_NodeOutput):
             >>> adjit.autograd.graph.get_gradient_edge(x * 2).dtype
             adjit.float32
         """
-        return self.spec.dtype
+        return self._spec.dtype
 
     def numel(self) -> int:
         """Count the elements of the tensor.
@@ -113,7 +97,7 @@ class GradientEdge(_NodeOutput):
             >>> adjit.autograd.graph.get_gradient_edge(x * 2).numel()
             2
         """
-        return self.spec.numel
+        return self._spec.numel
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
@@ -151,7 +135,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
     """
     for t in (tensor,) if isinstance(tensor, Tensor) else tuple(tensor):
         if not t.is_inference():
-            t.counter.version += 1
+            t._version_counter.version += 1
 
 
 class saved_tensors_hooks:

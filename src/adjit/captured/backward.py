@@ -92,7 +92,7 @@ class CapturedBackward:
         checks = []
         for place, roots in self.checked.items():
             t = place.target and place.target.find(arguments)
-            counter = storage_of(place.storage) if t is None else t.counter
+            counter = storage_of(place.storage) if t is None else t._version_counter
             checks.append(Check(counter, counter.version, t, place.number, roots))
         kept = KeptForBackward(values, drawn, checks, call)
         if self.frees:
@@ -132,7 +132,7 @@ class CapturedBackward:
                     for g, spec in zip(grads, fn.outputs, strict=True)
                 ]
             with lock:
-                grads = [g if g is None or g.spec.contiguous else g.contiguous() for g in grads]
+                grads = [g if g is None or g._spec.contiguous else g.contiguous() for g in grads]
                 if kept.call is not None and kept.call.may_join(grads):
                     found = self._send_back_jointly(self.joints[mask], kept, grads)
                 else:
@@ -210,7 +210,7 @@ class CapturedBackward:
             _, spec, offset, whole = gradient
             if block < 0:
                 g = grads[~block]
-                found.append(record.make_tensor(g.storage, spec, g.offset + offset))
+                found.append(record.make_tensor(g._storage, spec, g._offset + offset))
                 continue
             if block not in nodes:
                 nodes[block] = record.ready_node(blocks[block])
@@ -244,7 +244,7 @@ _freed = _Freed()
 def lose_history(out: Any) -> None:
     """Say that the graph behind a result was freed."""
     fn = record.new_grad_node(_freed, (), ())
-    fn.outputs = (out.spec,)
+    fn.outputs = (out._spec,)
     record.give_history(out, fn)
 
 
@@ -259,7 +259,7 @@ def _written(fn: GradNode, check: Check) -> Exception:
 
 def _values(grads: Sequence[Any]) -> list[Any]:
     """The values of gradients, each with the element that it starts at."""
-    return [g if g is None else (g.storage.value, g.offset) for g in grads]
+    return [g if g is None else (g._storage.value, g._offset) for g in grads]
 
 
 def _run(part: ProgramPart, plan: BackwardPlan, given: list[Any], drawn: list[Any]) -> list[Any]:

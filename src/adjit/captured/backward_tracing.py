@@ -97,7 +97,7 @@ class TracedBackward:
             sum(1 << k for k, graph in enumerate(graphs) if end in graph.ends) for end in ends
         ]
         self._find_checks(session, arguments, made, graphs)
-        self.outputs = tuple([dense_spec(t.shape, t.dtype, t.spec.device) for t in self.roots])
+        self.outputs = tuple([dense_spec(t.shape, t.dtype, t._spec.device) for t in self.roots])
         self.drawn = [k for k, draw in enumerate(session.draws) if draw.is_unique]
         start, count = len(pending), len(self.roots)
         self.all = (1 << count) - 1
@@ -109,7 +109,7 @@ class TracedBackward:
         finally:
             if before:
                 resume_gradients()
-        results = list({id(t.storage): t.storage.value for t in made}.values())
+        results = list({id(t._storage): t._storage.value for t in made}.values())
         self._find_rebuilt(session, graphs, ends)
         self._cut_off(session, start, results, given, is_alone)
 
@@ -144,15 +144,15 @@ class TracedBackward:
         graphs: list[TracedGraph],
     ) -> None:
         """What was saved that can be written outside."""
-        numbers = {id(t.storage): k for k, t in enumerate(self.roots)}
+        numbers = {id(t._storage): k for k, t in enumerate(self.roots)}
         places = {
-            id(t.storage): GradientPlace(None, id(t.storage), numbers.get(id(t.storage), 0))
+            id(t._storage): GradientPlace(None, id(t._storage), numbers.get(id(t._storage), 0))
             for t in made
         }
         for seen in session.outside.values():
             places[id(seen.counter)] = GradientPlace(GradientTarget(-1, seen.tensor), 0, 0)
         for k, t in enumerate(arguments):
-            places[id(t.counter)] = GradientPlace(GradientTarget(k, None), 0, 0)
+            places[id(t._version_counter)] = GradientPlace(GradientTarget(k, None), 0, 0)
         # And the results, as bits, whose graphs saved it.
         self.checked: dict[GradientPlace, int] = {}
         self.frees = False
@@ -161,7 +161,7 @@ class TracedBackward:
             for fn in graph.nodes:
                 self.frees |= bool(fn.saved)
                 for kept in fn.saved[::2]:  # tensors, and storages of results
-                    counter = kept if kept.__class__ is Storage else kept.counter
+                    counter = kept if kept.__class__ is Storage else kept._version_counter
                     place = places.get(id(counter))
                     if place is not None:
                         self.checked[place] = self.checked.get(place, 0) | 1 << k
@@ -198,17 +198,19 @@ class TracedBackward:
         for k in which:
             spec = self.outputs[k]
             value = record.make_storage(given[k], spec)
-            fn, nr = self.roots[k].edge
+            fn, nr = self.roots[k]._edge
             walk.send(fn, nr, record.make_tensor(value, spec))
         walk.run()
         fresh = {id(node) for node in [*pending[start:], *given]}
         gradients: list[Gradient | None] = []
         for end in ends:
             g = walk.captured.get(end)
-            if g is not None and id(g.storage.value) not in fresh:
+            if g is not None and id(g._storage.value) not in fresh:
                 g = g.clone()  # of what the function itself made, or was given
             gradients.append(
-                None if g is None else Gradient(g.storage.value, g.spec, g.offset, g.storage.spec)
+                None
+                if g is None
+                else Gradient(g._storage.value, g._spec, g._offset, g._storage.spec)
             )
         draws = session.draws[drawn:]
         del session.draws[drawn:]

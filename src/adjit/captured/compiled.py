@@ -348,14 +348,14 @@ class CompiledFunction:
         edges: dict[Any, int] = {}  # where gradients go
         for leaf in leaves:
             if leaf.__class__ in record.tensor_classes:
-                first, offset = seen.setdefault(id(leaf.storage), (len(seen), leaf.offset))
+                first, offset = seen.setdefault(id(leaf._storage), (len(seen), leaf._offset))
                 parts += (
-                    leaf.spec, leaf.needs_grad, first, leaf.offset - offset, leaf.view_of is None,
-                    leaf.counter is leaf.storage,
+                    leaf._spec, leaf._needs_grad, first, leaf._offset - offset, leaf._view_of is None,
+                    leaf._version_counter is leaf._storage,
                 )  # fmt: skip
-                if leaf.needs_grad or leaf.view_of is not None:
+                if leaf._needs_grad or leaf._view_of is not None:
                     way = edges.setdefault(record.edge_of(leaf), len(edges))
-                    parts += (way, leaf.edge is None, _has_hooks(leaf))
+                    parts += (way, leaf._edge is None, _has_hooks(leaf))
             elif leaf.__class__ is float:
                 parts += (float, leaf.hex())
             elif leaf.__class__ in _BY_VALUE:
@@ -503,7 +503,9 @@ def reset() -> None:
 
 def _has_hooks(t: Any) -> bool:
     """Whether a tensor has hooks of its own."""
-    return t.meta is not None and bool(t.meta.hooks or t.meta.post_hooks)
+    return t._autograd_meta is not None and bool(
+        t._autograd_meta.hooks or t._autograd_meta.post_hooks
+    )
 
 
 # ----- arguments and results as trees -----

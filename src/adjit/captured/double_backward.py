@@ -96,7 +96,7 @@ class RebuiltGraph:
         self.storages: list[Storage] = []  # of what is computed again
         self.drawn = drawn
         self.steps = [self._step(fn) for fn in order]
-        self.roots = [(self._nodes[t.edge[0]], t.edge[1]) for t in roots]
+        self.roots = [(self._nodes[t._edge[0]], t._edge[1]) for t in roots]
         del self._nodes, self._ends, self._checks, self._kept, self._storages
         self.specs = [storage.spec for storage in self.storages]
 
@@ -127,17 +127,17 @@ class RebuiltGraph:
 
     def _saved(self, kept: Any) -> Saved:
         is_storage = kept.__class__ is Storage
-        counter, storage = (kept, kept) if is_storage else (kept.counter, kept.storage)
+        counter, storage = (kept, kept) if is_storage else (kept._version_counter, kept._storage)
         check, number, offset = (
             self._checks.get(id(counter), -1),
             -1,
-            0 if is_storage else kept.offset,
+            0 if is_storage else kept._offset,
         )
         owner = self._kept[check] if check >= 0 else None
-        if owner is not None and owner.storage is not storage:
+        if owner is not None and owner._storage is not storage:
             raise Unknown
         if owner is not None:
-            offset -= owner.offset
+            offset -= owner._offset
         if check < 0:
             number = self._storages.setdefault(id(storage), len(self.storages))
             if number == len(self.storages):
@@ -145,7 +145,7 @@ class RebuiltGraph:
         if is_storage:
             return Saved(check, number, False, None, 0, None)
         way = None if kept is owner else self._way(record.edge_of(kept))
-        return Saved(check, number, kept is owner, kept.spec, offset, way)
+        return Saved(check, number, kept is owner, kept._spec, offset, way)
 
     # ----- a call -----
 
@@ -171,10 +171,10 @@ class RebuiltGraph:
             if saved.itself:
                 return owner
             counter = storages[saved.number] if saved.check < 0 else checks[saved.check].counter
-            storage = counter if owner is None else owner.storage
+            storage = counter if owner is None else owner._storage
             if saved.spec is None:
                 return storage
-            offset = saved.offset if owner is None else saved.offset + owner.offset
+            offset = saved.offset if owner is None else saved.offset + owner._offset
             t = record.make_tensor(storage, saved.spec, offset, counter)
             edge = edge_at(saved.way)
             if edge is not None:

@@ -22,15 +22,15 @@ class StorageOf(NamedTuple):
         if self.storage is not None:
             return self.storage
         if self.meta is None:
-            return arguments[self.argument].storage
+            return arguments[self.argument]._storage
         grad = meta_of(self.argument, self.meta, arguments).grad
         assert grad is not None
-        return grad.storage
+        return grad._storage
 
 
 def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:
     """The meta that plays the part of `meta` in a call: the argument's own where it has one."""
-    return arguments[argument].more() if argument >= 0 else meta
+    return arguments[argument]._more() if argument >= 0 else meta
 
 
 class InputSource(NamedTuple):
@@ -55,12 +55,12 @@ class ArgumentLayout(NamedTuple):
     @classmethod
     def of(cls, t: Any) -> ArgumentLayout:
         """The layout of a tensor."""
-        return cls(t.spec, t.offset, t.storage.spec)
+        return cls(t._spec, t._offset, t._storage.spec)
 
     def fits(self, t: Any) -> bool:
         """Whether the elements of a tensor lie like that."""
         spec, offset, whole = self
-        return t.spec is spec and t.offset == offset and t.storage.spec is whole
+        return t._spec is spec and t._offset == offset and t._storage.spec is whole
 
 
 class GradGuard(NamedTuple):

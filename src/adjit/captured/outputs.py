@@ -161,7 +161,7 @@ def is_nothing(left: Output) -> bool:
 
 def origin_of(t: Any) -> Any:
     """The tensor that views of `t` are views of."""
-    return t if t.view_of is None else t.view_of.base
+    return t if t._view_of is None else t._view_of.base
 
 
 class OutputBuilder:
@@ -187,14 +187,14 @@ class OutputBuilder:
             return record.make_tensor(left.storage.find(self.arguments), left.spec, left.offset)
         if isinstance(left, ArgumentView):
             base, spec = self.arguments[left.argument], left.spec
-            offset = base.offset + left.offset
+            offset = base._offset + left.offset
             if left.is_detached:
-                base = record.make_tensor(base.storage, spec, offset, base.counter)
+                base = record.make_tensor(base._storage, spec, offset, base._version_counter)
             if left.kind is None:
                 return base
             with no_grad() if left.kind == NO_GRAD else nullcontext():
                 view = base.as_strided(spec.shape, spec.strides, offset)
-            view.view_of.kind = left.kind or view.view_of.kind
+            view._view_of.kind = left.kind or view._view_of.kind
             return view
         storage = self.storages.get(left.storage)
         if storage is None:

@@ -367,13 +367,13 @@ class Reached:
     def _visit_tensor(self, t: Any, name: str) -> None:
         self.tensors.add(id(t))
         self._add(SlotGuard(t, _META, f"the hooks of {name}"))
-        if t.meta is not None:
-            for hooks in (t.meta.hooks, t.meta.post_hooks):
+        if t._autograd_meta is not None:
+            for hooks in (t._autograd_meta.hooks, t._autograd_meta.post_hooks):
                 self._push(hooks, f"the hooks of {name}")
         if t.__dict__:
             self._visit_attributes(t, name)
-        if t.view_of is not None:
-            self._push(t.view_of.base, f"the base of {name}")
+        if t._view_of is not None:
+            self._push(t._view_of.base, f"the base of {name}")
 
     def _visit_optimizer(self, value: Any, name: str) -> None:
         """The parameters, options and state of an optimiser whose step is the library's own.
@@ -412,7 +412,7 @@ class Reached:
 _CACHED = type(functools.lru_cache(int))
 _DESCRIPTORS = (FunctionType, property, functools.cached_property, types.MemberDescriptorType,
                 types.GetSetDescriptorType)  # fmt: skip
-_META: Any = vars(Tensor)["meta"]
+_META: Any = vars(Tensor)["_autograd_meta"]
 
 
 def _short(key: Any) -> str:

@@ -83,13 +83,13 @@ class Replay:
     def __init__(
         self, session: Session, arguments: Sequence[Any], results: list[Any], graphs: Graphs
     ) -> None:
-        self._argument_cells = {id(t.storage): k for k, t in enumerate(arguments)}
+        self._argument_cells = {id(t._storage): k for k, t in enumerate(arguments)}
         self._argument_metas = {
-            id(t.meta): k for k, t in enumerate(arguments) if t.meta is not None
+            id(t._autograd_meta): k for k, t in enumerate(arguments) if t._autograd_meta is not None
         }
-        self._offsets = [t.offset for t in arguments]
+        self._offsets = [t._offset for t in arguments]
         self._grad_cells = {
-            id(g.storage): meta for meta, g in session.grads.items() if g is not None
+            id(g._storage): meta for meta, g in session.grads.items() if g is not None
         }
         gradients = {id(g) for g in session.grads.values() if g is not None}
         self._outside = [
@@ -141,7 +141,8 @@ class Replay:
     def _find_conditions(self, session: Session, arguments: Sequence[Any]) -> None:
         """What a call must have in common with the captured one beside the specs of arguments."""
         self.conditions = session.conditions
-        known = {id(t.meta) for t in arguments} | {id(seen.tensor.meta) for seen in self._outside}
+        tensors = [*arguments, *[seen.tensor for seen in self._outside]]
+        known = {id(t._autograd_meta) for t in tensors}
         self._lasting = {
             meta for meta in session.grads if id(meta) in known or meta not in session.new_metas
         }
@@ -157,9 +158,9 @@ class Replay:
         # A write tells where in which storage; what is read by another name does not move along.
         outside = {id(seen.storage) for seen in self._outside}
         self.placed = [
-            (k, ArgumentLayout.of(t), t.storage if id(t.storage) in outside else None)
+            (k, ArgumentLayout.of(t), t._storage if id(t._storage) in outside else None)
             for k, t in enumerate(arguments)
-            if t.storage in session.written or id(t.storage) in outside
+            if t._storage in session.written or id(t._storage) in outside
         ]
         fixed = {id(storage) for _, _, storage in self.placed if storage is not None}
         self.others = outside - fixed
@@ -216,17 +217,17 @@ class Replay:
                     return Existing(k, None)
             if id(t) not in session.made:
                 return Existing(-1, t)
-            if id(t.storage) in self._argument_cells:
-                k = self._argument_cells[id(t.storage)]
-                kind = None if t.view_of is None else t.view_of.kind
-                is_detached = t.view_of is None or t.view_of.base is not origin_of(arguments[k])
-                return ArgumentView(k, t.spec, t.offset - arguments[k].offset, kind, is_detached)
-            if id(t.storage) in self._before:
-                if t.view_of is not None or t.edge is not None:
+            if id(t._storage) in self._argument_cells:
+                k = self._argument_cells[id(t._storage)]
+                kind = None if t._view_of is None else t._view_of.kind
+                is_detached = t._view_of is None or t._view_of.base is not origin_of(arguments[k])
+                return ArgumentView(k, t._spec, t._offset - arguments[k]._offset, kind, is_detached)
+            if id(t._storage) in self._before:
+                if t._view_of is not None or t._edge is not None:
                     return Existing(-1, t)
-                return NewHandle(self._storage_of(t.storage), t.spec, t.offset)
-            slot = Slot(constant=value_slot.__get__(t.storage))
-            return NewTensor(id(t.storage), slot, t.storage.spec, t.spec, t.offset)
+                return NewHandle(self._storage_of(t._storage), t._spec, t._offset)
+            slot = Slot(constant=value_slot.__get__(t._storage))
+            return NewTensor(id(t._storage), slot, t._storage.spec, t._spec, t._offset)
 
         def result(t: Any) -> Output:
             meta = gradients.get(id(t)) if t is not None else None
@@ -465,9 +466,9 @@ class Replay:
         """What few captures ask for."""
         for k, layout, storage in self.placed:
             t = arguments[k]
-            if not layout.fits(t) or (storage is not None and t.storage is not storage):
+            if not layout.fits(t) or (storage is not None and t._storage is not storage):
                 return False
-        if self.others and any(id(t.storage) in self.others for t in arguments):
+        if self.others and any(id(t._storage) in self.others for t in arguments):
             return False
         for place in self.written_elsewhere:
             if place.find(arguments).shared:
@@ -511,7 +512,7 @@ class Replay:
                 if self.waits and not any(
                     [
                         *[storage.shared for storage in self.read],
-                        *[t.storage.shared for t in arguments],
+                        *[t._storage.shared for t in arguments],
                     ]
                 ):
                     call = WaitingCall(self, externals, outside, kept[0], drawn)
@@ -531,7 +532,7 @@ class Replay:
         replaced: dict[int, Any] = {}
         if deferred.nodes:
             grads = [meta_of(*owner, arguments).grad for owner in self.replaced]
-            replaced = {id(v): v for g in grads if g is not None and (v := g.storage.value)}
+            replaced = {id(v): v for g in grads if g is not None and (v := g._storage.value)}
         if replaced:
             sources = *self.sources, *[s for r in self.rooted for s in (*r.sources, *r.outside)]
             for place in [place for source in sources for place in source.storages]:
@@ -564,7 +565,7 @@ class Replay:
                 effects += copies(homes, [blocks[effect.block] for effect in away])
                 self.part.run((together(*effects), journal.clear))
             if self.rooted:
-                values_made = [t.storage.value for t in made]
+                values_made = [t._storage.value for t in made]
                 for rooted, values in zip(self.rooted, kept, strict=True):
                     values += self.computed(rooted, values_made, blocks)
                 self._connect_plain(arguments, made, kept, drawn)
@@ -598,7 +599,7 @@ class Replay:
             (storage, storage.version + n) for storage, _, n in written
         ]
         for k, counter, writes in self.counted:
-            counter = counter if k < 0 else arguments[k].counter
+            counter = counter if k < 0 else arguments[k]._version_counter
             counted.append((counter, counter.version + writes))
         done = together(
             setting(
@@ -645,7 +646,7 @@ class Replay:
         """`_connect` where every result has a storage of its own."""
         self._connect(
             arguments, lambda left: made[self.numbers[id(left)]],
-            lambda storage: made[self.storages[storage]].storage, kept, drawn, call,
+            lambda storage: made[self.storages[storage]]._storage, kept, drawn, call,
         )  # fmt: skip
 
     def _connect(
@@ -675,9 +676,9 @@ def can_be_written(effects: Sequence[Effect], arguments: Sequence[Any]) -> bool:
     if not all(is_home(storage, storage.value) for storage in storages):
         return False
     borrowed = [
-        interval_of(t.storage, t.storage.value)
+        interval_of(t._storage, t._storage.value)
         for t in arguments
-        if t.storage.value.recipe is None and isinstance(t.storage.value.address, BorrowedMemory)
+        if t._storage.value.recipe is None and isinstance(t._storage.value.address, BorrowedMemory)
     ]
     return not borrowed or not any(
         meet(interval_of(storage, storage.value), borrowed) for storage in storages
@@ -698,7 +699,7 @@ def _let_go(meta: Meta, journal: list[Callable[[], object]]) -> None:
 def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
     """Whether gradients, tensors and storages from outside are as they were."""
     for k, meta, layout in found.grads:
-        owner: Meta | None = arguments[k].meta if k >= 0 else meta
+        owner: Meta | None = arguments[k]._autograd_meta if k >= 0 else meta
         grad = None if owner is None else owner.grad
         if grad is None or layout is None:
             if grad is not None or layout is not None:
@@ -706,9 +707,9 @@ def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
         elif not layout.fits(grad):
             return False
     for t, storage, spec, offset, needs_grad in found.unchanged:
-        if t.storage is not storage or t.spec is not spec:
+        if t._storage is not storage or t._spec is not spec:
             return False
-        if t.offset != offset or t.needs_grad is not needs_grad:
+        if t._offset != offset or t._needs_grad is not needs_grad:
             return False
     return not any(storage.shared for storage in found.written)
 
@@ -733,7 +734,7 @@ def _look_up(
             sys.getrefcount(value) > _ALONE or value.address.__class__ is BorrowedMemory
         ):
             value = copy_of(value, nbytes, home)
-        externals.append((value, offset + (arguments[argument].offset if argument >= 0 else 0)))
+        externals.append((value, offset + (arguments[argument]._offset if argument >= 0 else 0)))
     return externals
 
 

@@ -32,7 +32,7 @@ class Graphs:
         made = {
             id(t): t
             for t in results
-            if record.is_tensor(t) and id(t) in session.made and id(t.storage) not in before
+            if record.is_tensor(t) and id(t) in session.made and id(t._storage) not in before
         }
         graphs = [
             TracedGraph(t, *_behind(t, session)) for t in made.values() if record.needs_grad(t)
@@ -41,22 +41,22 @@ class Graphs:
         self.sent: list[CapturedBackward] = []
         live = [graph for graph in graphs if not graph.is_freed]
         if any(
-            id(t) in session.made and id(t.storage) in before and _has_own_history(t, session)
+            id(t) in session.made and id(t._storage) in before and _has_own_history(t, session)
             for t in results
             if record.is_tensor(t)
         ):
             session.refuse("it returns memory from before the call that needs gradients of its own")
             return
         if (
-            any(graph.root.edge is None for graph in graphs)
-            or len({id(graph.root.storage) for graph in graphs}) < len(graphs)
+            any(graph.root._edge is None for graph in graphs)
+            or len({id(graph.root._storage) for graph in graphs}) < len(graphs)
             or any(fn.extras is not None for graph in live for fn in graph.nodes)
         ):
             session.refuse(
                 "behind its results is a leaf that it made, a hook, or one memory that they share"
             )
             return
-        place = next((g.root.spec.device for g in live if g.root.spec.device is not CPU), None)
+        place = next((g.root._spec.device for g in live if g.root._spec.device is not CPU), None)
         if place is not None:
             session.refuse("its results are on a GPU and need gradients")
             warn("adjit.compile could not plan a captured function", not_yet(place))
@@ -87,7 +87,7 @@ def _has_own_history(t: Any, session: Session) -> bool:
     if (
         id(origin_of(t)) not in session.made
     ):  # a view of a tensor from before: a replay makes another one
-        return t.edge is not None and t.view_of.kind == NO_GRAD
+        return t._edge is not None and t._view_of.kind == NO_GRAD
     return record.needs_grad(t)
 
 

@@ -28,7 +28,7 @@ from .exported import Exported
 value_slot: Any = Storage.__dict__["value"]
 shared_slot: Any = Storage.__dict__["shared"]
 grad_slot: Any = Meta.__dict__["grad"]
-storage_slot: Any = Tensor.__dict__["storage"]
+storage_slot: Any = Tensor.__dict__["_storage"]
 
 
 class Seen(NamedTuple):
@@ -46,9 +46,9 @@ class Seen(NamedTuple):
     @classmethod
     def now(cls, t: Any) -> Seen:
         """A tensor as it is."""
-        storage, counter = storage_slot.__get__(t), t.counter
+        storage, counter = storage_slot.__get__(t), t._version_counter
         return cls(
-            t, storage, t.spec, t.offset, t.needs_grad, _edge(t), counter, counter.version
+            t, storage, t._spec, t._offset, t._needs_grad, _edge(t), counter, counter.version
         )  # fmt: skip
 
     @property
@@ -57,9 +57,9 @@ class Seen(NamedTuple):
         t = self.tensor
         return bool(
             storage_slot.__get__(t) is self.storage
-            and t.spec is self.spec
-            and t.offset == self.offset
-            and t.needs_grad == self.needs_grad
+            and t._spec is self.spec
+            and t._offset == self.offset
+            and t._needs_grad == self.needs_grad
         )
 
 
@@ -133,7 +133,7 @@ class Session:
         """Watch what this thread does; nothing that it records is run meanwhile."""
         self.thread = threading.get_ident()
         owners = Storage, Meta, Tensor, Storage
-        names = "value", "grad", "storage", "shared"
+        names = "value", "grad", "_storage", "shared"
         watched = [
             property(self._get_value, self._set_value),
             property(self._get_grad, self._set_grad),
@@ -273,7 +273,7 @@ class Session:
 
 def _edge(t: Any) -> Any:
     """Where the history of a tensor begins; that of a view is its base's."""
-    return t.edge if t.view_of is None else t.view_of.base.edge
+    return t._edge if t._view_of is None else t._view_of.base._edge
 
 
 def reachable(wanted: Sequence[Any]) -> list[Any]:

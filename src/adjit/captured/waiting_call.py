@@ -48,7 +48,7 @@ class WaitingCall:
         if self.externals is None:
             return False
         if self in waiting:
-            read = [g.storage.value for g in grads if g is not None]
+            read = [g._storage.value for g in grads if g is not None]
             read += [value for node in pending for value in node.inputs or ()]
             if any(value.recipe is WAITING for value in read):
                 return False

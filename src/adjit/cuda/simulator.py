@@ -617,7 +617,7 @@ def grad(
 
 def _simulated(tensors: Sequence[Tensor], blocks: int | None, reverse: bool) -> list[Tensor]:
     """What a GPU would give for tensors. Callers hold the lock."""
-    values = [t.storage.value for t in tensors]
+    values = [t._storage.value for t in tensors]
     batch = reachable(values)
     if any(value.recipe is None for value in values):
         raise ValueError(f"{NOTHING}; simulate a tensor before you look at it")
@@ -647,7 +647,7 @@ class Simulation:
 
     def tensor(self, t: Tensor) -> Tensor:
         """The elements of a tensor whose node has run, as a tensor of its own."""
-        flat = self.memory[id(t.storage.value)][0].view(t.dtype.numpy)[t.storage_offset() :]
+        flat = self.memory[id(t._storage.value)][0].view(t.dtype.numpy)[t.storage_offset() :]
         steps = [s * t.itemsize for s in t.stride()]
         return tensor(np.lib.stride_tricks.as_strided(flat, t.shape, steps))
 

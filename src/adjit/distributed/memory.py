@@ -26,11 +26,11 @@ def to_send(t: Tensor) -> Tensor:
     """
     plain = t.detach() if t.is_contiguous() else t.detach().contiguous()
     record.value_address(plain)
-    if plain.storage.shared:
+    if plain._storage.shared:
         return plain
     # A storage of its own around the same value: a write into the tensor gives only its storage another one.
-    held = record.make_storage(plain.storage.value, plain.storage.spec)
-    held_tensor: Tensor = record.make_tensor(held, plain.spec, plain.offset)
+    held = record.make_storage(plain._storage.value, plain._storage.spec)
+    held_tensor: Tensor = record.make_tensor(held, plain._spec, plain._offset)
     return held_tensor
 
 
@@ -46,7 +46,7 @@ def landing(t: Tensor) -> tuple[Tensor, Finish | None]:
 
     Memory that others see is written where it is; else the tensor takes over what has come.
     """
-    if t.storage.shared and t.is_contiguous():
+    if t._storage.shared and t.is_contiguous():
         settle()
         return t.detach(), None
     fresh = empty_like(t)

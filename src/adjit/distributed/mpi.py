@@ -325,7 +325,7 @@ class MpiChannel:
     # ----- collectives, on contiguous tensors; `finish` is called when the results are there -----
 
     def all_reduce(self, send: Tensor, out: Tensor, op: ReduceOp, finish: Any) -> Work:
-        source = self.world.mpi.IN_PLACE if send.storage is out.storage else self._numbers(send)
+        source = self.world.mpi.IN_PLACE if send._storage is out._storage else self._numbers(send)
         request = self.comm.Iallreduce(source, self._numbers(out), self._op(op, out))
         return self._work("all_reduce", [request], (send, out), finish)
 

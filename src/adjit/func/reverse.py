@@ -73,7 +73,7 @@ def _marked(x: Any, run: Differentiated) -> Any:
     if record.needs_grad(x):
         return x.view_as(x)
     leaf = (x.clone() if x.is_inference() else x).detach()
-    leaf.needs_grad = True
+    leaf._needs_grad = True
     leaf.__dict__[RUN] = run
     return leaf
 

@@ -107,7 +107,7 @@ class Depending(Tracer):
     @property
     def places(self) -> Places:
         """Where the elements lie in the memory."""
-        return places_of(self.spec, self.offset - self.memory.start)
+        return places_of(self._spec, self._offset - self.memory.start)
 
     def like(self, value: Tensor) -> Tensor:
         """Another value that depends on the same."""
@@ -155,17 +155,17 @@ class PatternLevel(Level):
 
     def depending(self, value: Any, rows: Matrix | None) -> Any:
         """A value whose elements depend on inputs."""
-        made = tracer(Depending, self, value, value.spec)
+        made = tracer(Depending, self, value, value._spec)
         if rows is not None and rows.nnz == 0:
             rows = None
-        if rows is not None and not value.spec.contiguous:
-            places = places_of(value.spec, 0).ravel()
+        if rows is not None and not value._spec.contiguous:
+            places = places_of(value._spec, 0).ravel()
             order = sp.csr_array(
                 (np.ones(len(places), bool), (places, np.arange(len(places)))),
-                shape=(value.spec.extent, len(places)),
+                shape=(value._spec.extent, len(places)),
             )
             rows = order @ rows
-        made.memory = RowMemory(rows, value.offset)
+        made.memory = RowMemory(rows, value._offset)
         return made
 
     def has(self, t: Any) -> bool:
@@ -282,11 +282,11 @@ class PatternLevel(Level):
     ) -> Any:
         """View the value; the memory is the same."""
         made = alias(t.value, shape, strides, offset, backward_name, vjp)
-        rows, at = t.memory.rows, made.offset - t.memory.start
+        rows, at = t.memory.rows, made._offset - t.memory.start
         if (
             rows is not None
-            and made.spec.numel
-            and (at < 0 or at + made.spec.extent > rows.shape[0])
+            and made._spec.numel
+            and (at < 0 or at + made._spec.extent > rows.shape[0])
         ):
             raise RuntimeError(
                 "as_strided() reaches beyond the memory whose dependence is known: make the whole of it the "
@@ -300,7 +300,7 @@ class PatternLevel(Level):
 
     def viewed(self, t: Any, view: Any) -> Any:
         """A view of a tensor of this level."""
-        made = tracer(Depending, self, view, view.spec)
+        made = tracer(Depending, self, view, view._spec)
         made.memory = t.memory
         return made
 
@@ -329,8 +329,8 @@ class PatternLevel(Level):
     def memory_size(t: Any) -> int:
         """How many elements there are from where a memory starts."""
         value = t.value
-        base = value if value.view_of is None else value.view_of.base
-        return int(base.offset + base.spec.extent - t.memory.start)
+        base = value if value._view_of is None else value._view_of.base
+        return int(base._offset + base._spec.extent - t.memory.start)
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A new tensor, which depends on nothing so far."""

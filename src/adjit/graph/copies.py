@@ -21,23 +21,23 @@ PlainSpec = tuple[tuple[int, ...], tuple[int, ...], dtype]  # shape, strides and
 
 def on_copied_memory(t: TensorBase, memo: dict[int, Any]) -> NewTensor:
     """A leaf with the geometry of `t`, on a copy of its storage: the one in `memo`, if there is one."""
-    found = memo.get(id(t.storage))
+    found = memo.get(id(t._storage))
     if found is None:
-        found = memo[id(t.storage)] = _copy(t.storage)
+        found = memo[id(t._storage)] = _copy(t._storage)
         memo.setdefault(id(memo), []).append(
-            t.storage
+            t._storage
         )  # whose number is taken while the memo is there
-        alias = write.alias_of(t.storage)
+        alias = write.alias_of(t._storage)
         if alias is not None and id(alias) in memo:
             write.pair(found, memo[id(alias)])
-    return record.make_tensor(found, t.spec, t.offset)
+    return record.make_tensor(found, t._spec, t._offset)
 
 
 def _copy(storage: Storage) -> Storage:
     """A storage with the same elements. Values are immutable; only what others write to has to be copied."""
     if not storage.shared:
         return record.make_storage(storage.value, storage.spec)
-    found: Storage = _flat(storage).clone().storage
+    found: Storage = _flat(storage).clone()._storage
     found.spec = storage.spec
     return found
 
@@ -54,7 +54,7 @@ def _flat(storage: Storage) -> NewTensor:
 def reduced(t: TensorBase) -> tuple[object, ...]:
     """What a tensor is in a pickle."""
     return rebuild, (
-        type(t), t.storage, _plain(t.spec), t.offset, t.requires_grad, dict(t.__dict__),
+        type(t), t._storage, _plain(t._spec), t._offset, t.requires_grad, dict(t.__dict__),
     )  # fmt: skip
 
 
@@ -66,8 +66,8 @@ def rebuild(
     shape, strides, kind = plain
     made = record.make_tensor(storage, spec_of(shape, strides, kind, storage.spec.device), offset)
     if cls is not type(made):
-        made = made.of_class(cls)
-    made.needs_grad = needs_grad
+        made = made._of_class(cls)
+    made._needs_grad = needs_grad
     made.__dict__.update(attributes)
     return made
 
@@ -80,12 +80,12 @@ def _plain(spec: Spec) -> PlainSpec:
 def _reduced_storage(storage: Storage) -> tuple[Callable[..., Storage], tuple[object, ...]]:
     """What a storage is in a pickle, which has it once."""
     flat = _flat(storage)
-    return _rebuild_storage, (flat._values().copy(), _plain(storage.spec), str(flat.spec.device))
+    return _rebuild_storage, (flat._values().copy(), _plain(storage.spec), str(flat._spec.device))
 
 
 def _rebuild_storage(values: primitives.Array, plain: PlainSpec, place: str) -> Storage:
     """The storage in a pickle."""
-    found: Storage = write.placed(primitives.from_array(values), devices.check(place)).storage
+    found: Storage = write.placed(primitives.from_array(values), devices.check(place))._storage
     shape, strides, kind = plain
     found.spec = spec_of(shape, strides, kind, found.spec.device)
     return found

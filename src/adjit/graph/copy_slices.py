@@ -75,7 +75,7 @@ class CopySlices:
 
         if state.grad or (tracers and is_traced(grads)):
             return [*run()]
-        return [*remembered(written.traces, (given[0].spec,), given, run)]
+        return [*remembered(written.traces, (given[0]._spec,), given, run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """It saves only geometry."""
@@ -87,16 +87,16 @@ _copy_slices = CopySlices()
 
 def edge_of_slices(t: TensorBase, made: TensorBase) -> Edge:
     """Where the gradient of the base of a view goes once `made` was written into the view."""
-    assert t.view_of is not None
-    base = t.view_of.base
-    region = written_region(base.spec, t.spec, t.offset - base.offset)
-    return _edge_of(base, made, region, (base.spec, made.spec), (base.spec,))
+    assert t._view_of is not None
+    base = t._view_of.base
+    region = written_region(base._spec, t._spec, t._offset - base._offset)
+    return _edge_of(base, made, region, (base._spec, made._spec), (base._spec,))
 
 
 def _edge_of(
     base: TensorBase, source: TensorBase, region: WrittenRegion, inputs: Specs, outputs: Specs
 ) -> Edge:
-    edge = record.edge_of(base) if base.needs_grad else None
+    edge = record.edge_of(base) if base._needs_grad else None
     node = record.new_grad_node(_copy_slices, (edge, record.edge_of(source)), inputs)
     node.context, node.outputs, node.saved = region, outputs, NUMBERS
     return node, 0
@@ -134,16 +134,16 @@ graded_assignments: dict[tuple[Spec, Spec, Spec, int], GradedAssignment] = {}
 def can_assign(t: TensorBase, source: TensorBase) -> bool:
     """Whether a view of a plain tensor can take over what another tensor shows, as it lies there, and somebody
     may ask for gradients."""
-    info, spec, given, storage = t.view_of, t.spec, source.spec, t.storage
+    info, spec, given, storage = t._view_of, t._spec, source._spec, t._storage
     if info is None or info.kind or not state.grad:
         return False
-    base, other = info.base, source.storage
-    is_plain = base.spec is storage.spec and not base.offset and t.counter is storage
+    base, other = info.base, source._storage
+    is_plain = base._spec is storage.spec and not base._offset and t._version_counter is storage
     is_alike = (
         given.shape == spec.shape and given.dtype is spec.dtype and given.device is spec.device
     )
     return (
-        (base.needs_grad or record.needs_grad(source))
+        (base._needs_grad or record.needs_grad(source))
         and is_plain
         and is_alike
         and given.contiguous
@@ -157,17 +157,17 @@ def can_assign(t: TensorBase, source: TensorBase) -> bool:
 
 def assign(t: TensorBase, source: TensorBase) -> None:
     """Write what a tensor shows into a view, and make both a part of the history; `can_assign` says which."""
-    info, storage, call_site = t.view_of, t.storage, errors.user_call_site()
+    info, storage, call_site = t._view_of, t._storage, errors.user_call_site()
     assert info is not None
     base = info.base
-    found = _assignment(source.spec, t.spec, storage.spec, t.offset)
+    found = _assignment(source._spec, t._spec, storage.spec, t._offset)
     edge = _edge_of(base, source, found.region, found.inputs, found.outputs)
     value = write.recorded(record.node_on(found.writing, (t, source)))
     (
-        storage.value, storage.version, storage.call_site, base.edge, base.needs_grad, t.needs_grad,
+        storage.value, storage.version, storage.call_site, base._edge, base._needs_grad, t._needs_grad,
         info.version,
     ) = value, storage.version + 1, call_site, edge, True, True, -1  # fmt: skip
-    t.current_fn()  # from the new one of the base
+    t._current_fn()  # from the new one of the base
     write.settle_written(storage)
 
 

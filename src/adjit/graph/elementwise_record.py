@@ -64,9 +64,9 @@ def after(out: TensorBase, shared: int) -> None:
     if shared or len(pending) >= MAX_PENDING:
         settle()
     if state.inference:
-        out.counter = INFERENCE
-    if state.saving and out.edge is not None and len(out.edge[0].saved):
-        pack(out.edge[0])
+        out._version_counter = INFERENCE
+    if state.saving and out._edge is not None and len(out._edge[0].saved):
+        pack(out._edge[0])
 
 
 def elementwise(
@@ -87,13 +87,13 @@ def elementwise(
         if kind not in tensor_classes and is_tensor(operand) and kind in tracers:
             return innermost(operands).elementwise(op, operands, attributes)
         if kind in tensor_classes:
-            storage = operand.storage
-            key.append(operand.spec)
+            storage = operand._storage
+            key.append(operand._spec)
             values.append(storage.value)
-            offsets.append(operand.offset)
-            shifted += operand.offset
+            offsets.append(operand._offset)
+            shifted += operand._offset
             shared += storage.shared
-            if operand.needs_grad or operand.view_of is not None:
+            if operand._needs_grad or operand._view_of is not None:
                 requires_grad = True
         else:
             if kind is not float and kind is not int and kind is not bool:
@@ -158,8 +158,8 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
     described: list[tuple[str, Spec | dtype]] = []
     for name, operand in zip(op.params, operands, strict=True):
         if is_tensor(operand):
-            key.append(operand.spec)
-            described.append((name, operand.spec))
+            key.append(operand._spec)
+            described.append((name, operand._spec))
         else:
             operand = as_number(op, operand, operands)
             key.append(operand.__class__)
@@ -299,7 +299,7 @@ def together(
     """
     first = ops[0]
     operands = tuple([t if is_tensor(t) else as_number(first, t, operands) for t in operands])
-    key = tuple([t.spec if is_tensor(t) else t.__class__ for t in operands])
+    key = tuple([t._spec if is_tensor(t) else t.__class__ for t in operands])
     op_key = key if len(key) > 1 else key[0]
     found = [op.op_records.get(op_key) or plan(op, operands) for op in ops]
     recipe = recipes.get(found[0])
@@ -314,8 +314,8 @@ def together(
     tensors = [t for t in operands if is_tensor(t)]
     node = new_node(Node)
     node.recipe = recipe
-    node.inputs = tuple([t.storage.value for t in tensors])
-    node.offsets = tuple([t.offset for t in tensors]) if any(t.offset for t in tensors) else None
+    node.inputs = tuple([t._storage.value for t in tensors])
+    node.offsets = tuple([t._offset for t in tensors]) if any(t._offset for t in tensors) else None
     numbers = [t for t in operands if not is_tensor(t)]
     node.scalars = scalars = first.words(found[0], numbers, attributes)
     made = [
@@ -324,7 +324,7 @@ def together(
     ]
     for op, op_record, out in zip(ops, found, made, strict=True):
         attach(op, op_record, operands, scalars, out)
-    shared = sum([t.storage.shared for t in tensors])
+    shared = sum([t._storage.shared for t in tensors])
     if shared or modes_used or len(pending) >= MAX_PENDING:
         for out in made:
             after(out, shared)

@@ -51,12 +51,12 @@ def elementwise_vjps(
     elif state.grad or g.__class__ in tracers:
         return _vjps_on_tensors(op, fn, op_record, g)
     else:
-        spec, storage = g.spec, g.storage
+        spec, storage = g._spec, g._storage
         found = op_record.vjps_by_spec.get((spec, fn.mask))
         if found is None:
             found = plan_vjp(op, op_record, fn.mask, spec)
             op_record.vjps_by_spec[spec, fn.mask] = found
-        values, start, shared = [storage.value], g.offset, storage.shared
+        values, start, shared = [storage.value], g._offset, storage.shared
     passed, fits, kernels, _, _ = found
     if not fits:
         g = as_tensor(g, spec)
@@ -73,10 +73,10 @@ def elementwise_vjps(
             if kept.version != saved[k + 1]:
                 unpack(fn, k // 2)
         else:
-            if kept.counter.version != saved[k + 1]:
+            if kept._version_counter.version != saved[k + 1]:
                 unpack(fn, k // 2)
-            shifted = shifted or kept.offset
-            kept = kept.storage
+            shifted = shifted or kept._offset
+            kept = kept._storage
         values.append(kept.value)
         shared += kept.shared
     for recipe, only, which, positions, pick, _ in kernels:
@@ -85,7 +85,7 @@ def elementwise_vjps(
         node.inputs = pick(values)
         node.offsets = None
         if shifted:
-            starts = [0 if t.__class__ is Storage else t.offset for t in saved[::2]]
+            starts = [0 if t.__class__ is Storage else t._offset for t in saved[::2]]
             node.offsets = pick([start, *starts])
         node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
         if only >= 0:

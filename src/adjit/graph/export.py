@@ -176,7 +176,7 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
     """The op as a method that writes its result into the tensor."""
 
     def make(self: TensorBase, args: Arguments, kwargs: NamedArguments) -> NewTensor:
-        if isinstance(f, (Elementwise, Choice)) and self.fn is None:
+        if isinstance(f, (Elementwise, Choice)) and self._fn is None:
             return f.apply((self, *args), kwargs, over=True)
         return f(self, *args, **kwargs)
 
@@ -184,7 +184,7 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
         inplace.check(self)
         inplace.check_overlap(self, args)
         is_plain = not tracers or level_of((self, args)) is None
-        if is_plain and self.storage.shared:
+        if is_plain and self._storage.shared:
             return inplace.adopt_shared(self, lambda: make(self, args, kwargs), args)
         # A tangent reads the value that is written over, in nodes of its own.
         return inplace.adopt(

@@ -66,7 +66,7 @@ def differentiated_forward(level: Level) -> Iterator[None]:
 
 def taking_tangents(made: Argument) -> Argument:
     """A tensor of floats, but no leaf, that the user's function made and may write dual tensors into."""
-    if made.needs_grad or not made.dtype.is_floating_point:
+    if made._needs_grad or not made.dtype.is_floating_point:
         return made
     last = state.forward[-1].number
     around = [level for level in state.levels if level.number < last]
@@ -105,21 +105,21 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             return taking_tangents(made) if state.forward and not operands else made
         if state.levels or len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
-        if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):
+        if devices.gpus_used or not usable() or any(t._storage.shared for t in operands):
             return function(*args, **kwargs)
         try:
             found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
         if isinstance(found.trace, Trace):
-            starts = tuple([t.offset for t in operands]) if operands else None
-            values = tuple([t.storage.value for t in operands])
+            starts = tuple([t._offset for t in operands]) if operands else None
+            values = tuple([t._storage.value for t in operands])
             return found.trace.record(operands, values, starts)
         if found.trace is not SEEN_ONCE:
             found.trace = found.trace or SEEN_ONCE
             return function(*args, **kwargs)
         out, entry = trace(operands, lambda: function(*args, **kwargs))
-        is_new = isinstance(entry, Trace) and entry.unaliased and not out.needs_grad
+        is_new = isinstance(entry, Trace) and entry.unaliased and not out._needs_grad
         found.trace = entry if is_new or entry is SEEN_ONCE else UNCACHEABLE
         keep_draws(found)
         return out

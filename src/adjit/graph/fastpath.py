@@ -127,7 +127,7 @@ def runtime() -> Runtime:
         grad_switch=native.named(State, "grad"),
         inference_switch=native.named(State, "inference"),
         careful_switch=native.named(State, "careful"),
-        accumulator=native.named(record.Tensor, "accumulator"),
+        accumulator=native.named(record.Tensor, "_accumulator"),
         none=None,
         true=True,
         false=False,

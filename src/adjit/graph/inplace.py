@@ -45,21 +45,21 @@ def check(t: TensorBase) -> None:
     """
     if not state.grad:
         return
-    if t.counter is record.INFERENCE and not state.inference:
+    if t._version_counter is record.INFERENCE and not state.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make "
             "a clone to get a normal tensor before doing inplace update."
             "See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
-    info = t.view_of
+    info = t._view_of
     if info is None:
-        if t.needs_grad and t.fn is None:
+        if t._needs_grad and t._fn is None:
             raise RuntimeError(
                 "a leaf Variable that requires grad is being used in an in-place operation."
             )
     elif record.needs_grad(t):
         check_view(t)
-        if info.base.fn is None:
+        if info.base._fn is None:
             raise RuntimeError(
                 "a view of a leaf Variable that requires grad is being used in an in-place "
                 "operation."
@@ -79,17 +79,17 @@ def check_overlap(t: TensorBase, inputs: Sequence[Argument]) -> None:
     """
     if tracers and level_of((t, inputs)) is not None:
         return  # what they stand for is looked at
-    spec, first = t.spec, t.offset
+    spec, first = t._spec, t._offset
     for x in inputs:
-        if not record.is_tensor(x) or x.storage is not t.storage:
+        if not record.is_tensor(x) or x._storage is not t._storage:
             continue
-        if (x.spec is spec and x.offset == first) or not (spec.numel and x.spec.numel):
+        if (x._spec is spec and x._offset == first) or not (spec.numel and x._spec.numel):
             continue
-        end, x_end = first + spec.extent, x.offset + x.spec.extent
-        if x.offset >= end or first >= x_end:
+        end, x_end = first + spec.extent, x._offset + x._spec.extent
+        if x._offset >= end or first >= x_end:
             continue
-        if is_dense(spec.shape, spec.strides) and is_dense(x.spec.shape, x.spec.strides):
-            if (x.offset, x_end) == (first, end) and x.spec.strides == spec.strides:
+        if is_dense(spec.shape, spec.strides) and is_dense(x._spec.shape, x._spec.strides):
+            if (x._offset, x_end) == (first, end) and x._spec.strides == spec.strides:
                 continue
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor "
@@ -107,26 +107,26 @@ def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTenso
     if tracers and is_traced((t, made)):
         innermost((t, made)).write(t, made, overlap)
         return t
-    spec = t.spec
-    if made.spec is not spec:
-        record.common_device((spec, made.spec))
-        if made.spec.shape != spec.shape:
-            refuse_written(spec.shape, made.spec.shape)
-        if made.spec.dtype is not spec.dtype:
-            if not dtypes.can_cast(made.spec.dtype, spec.dtype):
+    spec = t._spec
+    if made._spec is not spec:
+        record.common_device((spec, made._spec))
+        if made._spec.shape != spec.shape:
+            refuse_written(spec.shape, made._spec.shape)
+        if made._spec.dtype is not spec.dtype:
+            if not dtypes.can_cast(made._spec.dtype, spec.dtype):
                 raise RuntimeError(
-                    f"result type {made.spec.dtype.legacy} can't be cast to the desired output "
+                    f"result type {made._spec.dtype.legacy} can't be cast to the desired output "
                     f"type {spec.dtype.legacy}"
                 )
-            if made.fn is not None:
-                _keep_old_value(t, made.fn)
+            if made._fn is not None:
+                _keep_old_value(t, made._fn)
             made = made.to(spec.dtype)
         if not overlap:
             write.refuse_overlapping(spec)
-    recorded = made.needs_grad and state.grad
-    if recorded and t.view_of is not None:
+    recorded = made._needs_grad and state.grad
+    if recorded and t._view_of is not None:
         check_view(t)
-    if made is t or made.storage is t.storage or made.view_of is not None:
+    if made is t or made._storage is t._storage or made._view_of is not None:
         made = made.clone()
     if recorded:
         _store_with_history(t, made)
@@ -146,9 +146,9 @@ def adopt_shared(
     if scheduling.captured_threads:
         return adopt(t, make())
     scheduling.settle()  # by its plan, which a batch with such a write has not; its errors come first
-    storage = t.storage
+    storage = t._storage
     value = storage.value
-    shared = [*{x.storage for x in (t, *operands) if record.is_tensor(x) and x.storage.shared}]
+    shared = [*{x._storage for x in (t, *operands) if record.is_tensor(x) and x._storage.shared}]
     with scheduling.lock:
         hide, show = _hiding(shared)
         try:
@@ -159,7 +159,7 @@ def adopt_shared(
         if not _can_go_over(t, made, value):
             scheduling.settle()
             return adopt(t, made)
-        node, counter, call_site = made.storage.value, write.counter_of(t), errors.user_call_site()
+        node, counter, call_site = made._storage.value, write.counter_of(t), errors.user_call_site()
         here, version = elementwise_record.recipe_here(node.recipe), counter.version + 1
         node.recipe, storage.value, counter.version, counter.call_site = (
             here,
@@ -187,23 +187,23 @@ def _hiding(storages: list[Storage]) -> tuple[Callable[[], object], Callable[[],
 
 def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
     """Whether a recorded result can be written over the elements of `t`, the first that it reads."""
-    if not record.is_tensor(made) or made.spec is not t.spec or made.view_of is not None:
+    if not record.is_tensor(made) or made._spec is not t._spec or made._view_of is not None:
         return False
-    node, recipe = made.storage.value, made.storage.value.recipe
+    node, recipe = made._storage.value, made._storage.value.recipe
     if (
         recipe is None
-        or made.offset
-        or made.storage is t.storage
-        or (made.needs_grad and state.grad)
+        or made._offset
+        or made._storage is t._storage
+        or (made._needs_grad and state.grad)
     ):
         return False
     if recipe.alias is None or recipe.device is not CPU:
         return False
-    if not write.is_all(t) or write.has_alias(t.storage) or node.inputs[0] is not value:
+    if not write.is_all(t) or write.has_alias(t._storage) or node.inputs[0] is not value:
         return False
     if value.recipe is not None:  # a write before this one went wrong
         return False
-    start, end = int(value.address), int(value.address) + t.storage.spec.nbytes
+    start, end = int(value.address), int(value.address) + t._storage.spec.nbytes
     offsets = node.offsets or (0,) * len(node.inputs)
     for other, spec, offset in list(zip(node.inputs, recipe.inputs, offsets, strict=True))[1:]:
         if other.recipe is None:  # else it gets memory of its own
@@ -217,14 +217,14 @@ def old_value(t: TensorBase) -> NewTensor:
     """The value of a tensor as it is now, with its history: a handle that later writes do not reach."""
     if t.__class__ in tracers:
         return t.changed(old_value)
-    if t.storage.shared:
+    if t._storage.shared:
         old = t.detach().clone()
     else:
         old = record.make_tensor(
-            record.make_storage(t.storage.value, t.storage.spec), t.spec, t.offset
+            record.make_storage(t._storage.value, t._storage.spec), t._spec, t._offset
         )
-    old.edge = record.edge_of(t)
-    old.needs_grad = old.edge is not None
+    old._edge = record.edge_of(t)
+    old._needs_grad = old._edge is not None
     return old
 
 
@@ -237,12 +237,12 @@ def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
     if place is None:
         return
     old = old_value(t)
-    fn.saved = (*fn.saved[:place], old, old.counter.version, *fn.saved[place + 2 :])
+    fn.saved = (*fn.saved[:place], old, old._version_counter.version, *fn.saved[place + 2 :])
 
 
 def _store_with_history(t: TensorBase, made: TensorBase) -> None:
     """Write the elements of a fresh tensor into `t`, which takes over its history: both or neither."""
-    fn, storage, info = made.fn, t.storage, t.view_of
+    fn, storage, info = made._fn, t._storage, t._view_of
     assert fn is not None
     _keep_old_value(t, fn)
     if storage.shared:
@@ -253,52 +253,52 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
         errors.user_call_site(),
     )
     version = counter.version + 1
-    if t.spec is storage.spec and fn.saved:
+    if t._spec is storage.spec and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
         saved = list(fn.saved)
         for k, kept in enumerate(saved):
-            if kept is made.storage:
+            if kept is made._storage:
                 saved[k : k + 2] = storage, version
         fn.saved = tuple(saved)
     if info is None:
-        edge = made.edge
+        edge = made._edge
         former, retained = _retain_by(t, edge)
         (
-            storage.value, counter.version, counter.call_site, t.edge, t.needs_grad, former.retained,
+            storage.value, counter.version, counter.call_site, t._edge, t._needs_grad, former.retained,
         ) = value, version, call_site, edge, True, retained  # fmt: skip
     else:
         base, edge = info.base, edge_of_slices(t, made)
         (
-            storage.value, counter.version, counter.call_site, base.edge, base.needs_grad, t.needs_grad,
+            storage.value, counter.version, counter.call_site, base._edge, base._needs_grad, t._needs_grad,
             info.version,
         ) = value, version, call_site, edge, True, True, -1  # fmt: skip
-        t.current_fn()  # from the new one of the base
+        t._current_fn()  # from the new one of the base
     write.settle_written(storage)
 
 
 def rewrite_history(t: TensorBase, made: TensorBase) -> None:
     """Make the history of `made`, whose value was written into `t`, that of `t` and of its base."""
-    info, edge = t.view_of, made.edge
+    info, edge = t._view_of, made._edge
     if info is None:
         former, retained = _retain_by(t, edge)
-        t.edge, t.needs_grad, former.retained = edge, True, retained
+        t._edge, t._needs_grad, former.retained = edge, True, retained
         return
     base, edge = info.base, edge_of_slices(t, made)
-    base.edge, base.needs_grad, t.needs_grad, info.version = edge, True, True, -1
-    t.current_fn()
+    base._edge, base._needs_grad, t._needs_grad, info.version = edge, True, True, -1
+    t._current_fn()
 
 
 def _retain_by(t: TensorBase, edge: Edge | None) -> tuple[Extras | SimpleNamespace, Retained]:
     """Have the gradient of `t` kept, if it is to be, when it arrives at another edge; where it was kept so
     far, and what is to be kept there from then on."""
-    if t.meta is None or not t.meta.retains_grad:
+    if t._autograd_meta is None or not t._autograd_meta.retains_grad:
         return _NOWHERE, {}
     assert edge is not None
     fn, nr = edge
     fn.more().retained[nr] = weakref.ref(t)
-    if t.edge is None:
+    if t._edge is None:
         return _NOWHERE, {}
-    former, here = t.edge[0].more(), t.edge[1]
+    former, here = t._edge[0].more(), t._edge[1]
     return former, {k: kept for k, kept in former.retained.items() if k != here}
 
 
@@ -319,7 +319,7 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
         return tuple(written) if type(made) is tuple else type(made)(*written)
     if not record.is_tensor(out):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
-    if made.needs_grad or (state.grad and out.needs_grad):
+    if made._needs_grad or (state.grad and out._needs_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
@@ -351,24 +351,24 @@ def resize(t: TensorBase, spec: Spec, made: TensorBase | None = None) -> None:
     Raises:
         RuntimeError: if larger memory is needed and others look at it.
     """
-    storage, itemsize = t.storage, spec.dtype.itemsize
-    length, room = t.offset + spec.extent, storage.nbytes // itemsize
+    storage, itemsize = t._storage, spec.dtype.itemsize
+    length, room = t._offset + spec.extent, storage.nbytes // itemsize
     if not spec.numel or length <= room:
         if made is not None:
-            adopt(record.make_tensor(storage, spec, t.offset, t.counter), made)
-        t.spec = spec
+            adopt(record.make_tensor(storage, spec, t._offset, t._version_counter), made)
+        t._spec = spec
         return
     if storage.shared:
         raise RuntimeError("Trying to resize storage that is not resizable")
-    whole = primitives.empty(dense_spec(Size((length,)), spec.dtype, spec.device)).storage
+    whole = primitives.empty(dense_spec(Size((length,)), spec.dtype, spec.device))._storage
     if room:
         old = dense_spec(Size((room,)), spec.dtype, spec.device)
         adopt(record.make_tensor(whole, old), record.make_tensor(storage, old).clone())
     counter = write.counter_of(t)
     version = counter.version
     if made is not None:
-        adopt(record.make_tensor(whole, spec, t.offset), made)
+        adopt(record.make_tensor(whole, spec, t._offset), made)
         version += 1
         counter.call_site = errors.user_call_site()
     value = whole.value
-    storage.value, storage.spec, t.spec, counter.version = value, whole.spec, spec, version
+    storage.value, storage.spec, t._spec, counter.version = value, whole.spec, spec, version

@@ -35,7 +35,7 @@ def launch(
     `recipe_of` says what else there is to give. `scalars` are words that change from call to call.
     """
     recipe = recipe_of(
-        kernel, tuple([t.spec for t in inputs]), outputs, scalars=len(scalars), **how
+        kernel, tuple([t._spec for t in inputs]), outputs, scalars=len(scalars), **how
     )
     return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
 
@@ -112,7 +112,7 @@ def launch_recipe(
         remember(node)
     else:
         out = tuple(pick_all(node))
-    if any(t.storage.shared for t in inputs):
+    if any(t._storage.shared for t in inputs):
         settle()
     return out
 

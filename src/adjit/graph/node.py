@@ -282,14 +282,14 @@ class TensorBase:
 
     if not TYPE_CHECKING:
         __slots__ = ()  # those of `adjit.Tensor` are what is named here
-    storage: Storage
-    spec: Spec
-    offset: int  # in elements
-    counter: Storage | Version  # what counts the writes
-    needs_grad: bool
-    edge: Edge | None  # None on leaves
-    view_of: View | None  # None on tensors that own their storage
-    meta: Meta | None
+    _storage: Storage
+    _spec: Spec
+    _offset: int  # in elements
+    _version_counter: Storage | Version  # what counts the writes
+    _needs_grad: bool
+    _edge: Edge | None  # None on leaves
+    _view_of: View | None  # None on tensors that own their storage
+    _autograd_meta: Meta | None
 
     if TYPE_CHECKING:
 
@@ -300,11 +300,11 @@ class TensorBase:
         @property
         def device(self) -> device: ...
         @property
-        def fn(self) -> GradNode | None: ...
+        def _fn(self) -> GradNode | None: ...
         @property
-        def nr(self) -> int: ...
-        def current_fn(self) -> GradNode | None: ...
-        def accumulator(self) -> GradNode: ...
+        def _nr(self) -> int: ...
+        def _current_fn(self) -> GradNode | None: ...
+        def _accumulator(self) -> GradNode: ...
         def __getattr__(self, name: str) -> Any: ...  # a method that the op table adds
 
 

@@ -131,8 +131,8 @@ class SavePlan(GradContext):
     ) -> None:  # fmt: skip
         assert call.places is not None
         self.wanted, self.layout = wanted, call.layout
-        self.inputs = tuple([None if k is None else operands[k].spec for k in call.places])
-        self.outputs = tuple([o.spec if is_tensor(o) else None for o in outs])
+        self.inputs = tuple([None if k is None else operands[k]._spec for k in call.places])
+        self.outputs = tuple([o._spec if is_tensor(o) else None for o in outs])
         chosen = op.differentiable_outputs
         self.targets = [
             k
@@ -306,9 +306,9 @@ class Operation(native.Native):
             return state.levels[-1].operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
         for t in operands:
-            requires_grad |= t.needs_grad or t.view_of is not None
-            shared |= t.storage.shared
-            shifted |= t.offset
+            requires_grad |= t._needs_grad or t._view_of is not None
+            shared |= t._storage.shared
+            shifted |= t._offset
         requires_grad = (
             requires_grad
             and state.grad
@@ -318,8 +318,8 @@ class Operation(native.Native):
         call = self._call(signature)
         entry = call.trace
         if isinstance(entry, Trace) and usable():
-            starts = tuple([t.offset for t in operands]) if shifted else None
-            out = entry.record(operands, tuple([t.storage.value for t in operands]), starts)
+            starts = tuple([t._offset for t in operands]) if shifted else None
+            out = entry.record(operands, tuple([t._storage.value for t in operands]), starts)
         else:
             traced = entry is SEEN_ONCE and usable()
             out = self._run(call, args, kwargs, operands, bool(requires_grad), traced)
@@ -429,12 +429,12 @@ class Operation(native.Native):
         saved: list[Kept | int] = []
         for k in save_plan.kept:
             t = operands[k] if k >= 0 else outs[~k]
-            if k >= 0 and t.counter is record.INFERENCE:
+            if k >= 0 and t._version_counter is record.INFERENCE:
                 raise inference_save_error()
-            saved += (t if k >= 0 else t.storage, t.counter.version)
+            saved += (t if k >= 0 else t._storage, t._version_counter.version)
         fn.saved = tuple(saved)
         for k in save_plan.targets:
-            if outs[k].storage.value is not None and outs[k].fn is None:
+            if outs[k]._storage.value is not None and outs[k]._fn is None:
                 record.give_history(outs[k], fn, k)
         if state.saving and saved:
             pack(fn)
@@ -484,7 +484,7 @@ class Operation(native.Native):
             "out": outs[first],
             "outs": tuple(outs),
             "needs": needs,
-            "layouts": tuple([None if t is None else t.spec for t in flat]),
+            "layouts": tuple([None if t is None else t._spec for t in flat]),
         }
         found = self.back(**{n: known[n] if n in known else given[n] for n in self.wants})
         if not isinstance(found, tuple):
@@ -530,15 +530,19 @@ class Operation(native.Native):
             elif g is None:
                 key.append(None)
             else:
-                key.append(g.spec)
-                values.append(g.storage.value)
-                starts.append(g.offset)
-                shared |= g.storage.shared
+                key.append(g._spec)
+                values.append(g._storage.value)
+                starts.append(g._offset)
+                shared |= g._storage.shared
         for k in range(0, len(saved), 2):
             counter = storage = saved[k]
             start = 0
             if storage.__class__ is not Storage:
-                counter, start, storage = storage.counter, storage.offset, storage.storage
+                counter, start, storage = (
+                    storage._version_counter,
+                    storage._offset,
+                    storage._storage,
+                )
             if counter.version != saved[k + 1]:
                 unpack(fn, k // 2)
             values.append(storage.value)
@@ -627,7 +631,7 @@ class Operation(native.Native):
     def _output(self, fn: GradNode, position: int, k: int) -> NewTensor:
         out = unpack(fn, position, fn.outputs[k], k)
         chosen = self.differentiable_outputs
-        if not out.spec.dtype.is_floating_point or (chosen is not None and k not in chosen):
+        if not out._spec.dtype.is_floating_point or (chosen is not None and k not in chosen):
             return out.detach()
         return out
 
@@ -660,10 +664,10 @@ def _save_plan_of(fn: GradNode) -> SavePlan:
 def _owned(out: Results, args: Arguments) -> Results:
     """The results of an op's body: memory that it made is new to the caller, neither a view nor written."""
     for o in out if out.__class__ in (tuple, list) else (out,):
-        if o.__class__ in tensor_classes and (o.view_of is not None or o.storage.version):
-            storage = o.storage if o.view_of is None else o.view_of.base.storage
-            if not any(t.storage is storage for a in args for t in _tensors_in(a)):
-                o.view_of, storage.version = None, 0
+        if o.__class__ in tensor_classes and (o._view_of is not None or o._storage.version):
+            storage = o._storage if o._view_of is None else o._view_of.base._storage
+            if not any(t._storage is storage for a in args for t in _tensors_in(a)):
+                o._view_of, storage.version = None, 0
     return out
 
 

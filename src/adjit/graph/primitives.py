@@ -58,7 +58,7 @@ NO_RECIPE = object()
 
 def is_filled_with_zeros(t: TensorBase) -> bool:
     """Whether a tensor is recorded as zeros, and all of them."""
-    spec, value = t.spec, t.storage.value
+    spec, value = t._spec, t._storage.value
     recipe = value.recipe
     is_constant = recipe is _constants.get((spec.shape, spec.dtype, spec.device), NO_RECIPE)
     return is_constant and value.scalars == (0,)
@@ -66,7 +66,7 @@ def is_filled_with_zeros(t: TensorBase) -> bool:
 
 def names_rows(t: TensorBase) -> bool:
     """Whether a tensor is recorded as a table that is +0 but for some rows, which are nowhere -0."""
-    recipe = t.storage.value.recipe
+    recipe = t._storage.value.recipe
     return recipe.__class__ is Recipe and recipe.fusion.rows is not None
 
 

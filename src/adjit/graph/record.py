@@ -86,12 +86,12 @@ def make_tensor(
 ) -> NewTensor:
     """A handle without history."""
     out = new_tensor(Tensor)
-    out.storage = storage
-    out.spec = spec
-    out.offset = offset
-    out.counter = storage if counter is None else counter
-    out.needs_grad = False
-    out.edge = out.view_of = out.meta = None
+    out._storage = storage
+    out._spec = spec
+    out._offset = offset
+    out._version_counter = storage if counter is None else counter
+    out._needs_grad = False
+    out._edge = out._view_of = out._autograd_meta = None
     return out
 
 
@@ -119,8 +119,8 @@ def node_on(recipe: Recipe, tensors: Sequence[TensorBase], scalars: tuple[int, .
     """A node that runs a recipe on tensors; to put it into `pending` is left to the caller."""
     node = new_node(Node)
     node.recipe = recipe
-    node.inputs = tuple([t.storage.value for t in tensors])
-    offsets = tuple([t.offset for t in tensors])
+    node.inputs = tuple([t._storage.value for t in tensors])
+    offsets = tuple([t._offset for t in tensors])
     node.offsets = offsets if recipe.write or recipe.moves or any(offsets) else None
     node.scalars = scalars
     node.call_site = errors.user_call_site() if recipe.fallible is not None else None
@@ -138,8 +138,8 @@ def ready_node(block: int) -> Node:
 
 def value_address(tensor: TensorBase) -> int:
     """The address of a tensor's first element, its value settled."""
-    value = value_of(tensor.storage)
-    return int(value.address) + tensor.offset * int(tensor.spec.dtype.itemsize)
+    value = value_of(tensor._storage)
+    return int(value.address) + tensor._offset * int(tensor._spec.dtype.itemsize)
 
 
 # ----- history -----
@@ -147,23 +147,23 @@ def value_address(tensor: TensorBase) -> int:
 
 def edge_of(t: TensorBase) -> Edge | None:
     """Where the gradient of a tensor goes: its backward function, or its accumulator."""
-    if t.view_of is not None:
-        t.current_fn()
-    if t.edge is None and t.needs_grad:
+    if t._view_of is not None:
+        t._current_fn()
+    if t._edge is None and t._needs_grad:
         return leaf_edge(t)
-    return t.edge
+    return t._edge
 
 
 def leaf_edge(t: TensorBase) -> Edge:
     """The edge to the accumulator of a leaf: the one that some graph holds already, or a new one."""
-    meta = t.meta
+    meta = t._autograd_meta
     found = None if meta is None or meta.accumulator is None else meta.accumulator()
-    return t.accumulator() if found is None else found, 0
+    return t._accumulator() if found is None else found, 0
 
 
 def needs_grad(t: TensorBase) -> bool:
     """`requires_grad`, also for a view whose base came to need gradients after the view was made."""
-    return bool(t.needs_grad or (t.view_of is not None and t.view_of.base.needs_grad))
+    return bool(t._needs_grad or (t._view_of is not None and t._view_of.base._needs_grad))
 
 
 def plain_number(value: Any, function: str, argument: str) -> Any:
@@ -208,14 +208,14 @@ def copy_of(fn: GradNode, saved: Sequence[TensorBase]) -> GradNode:
     """A backward node like another one, with other tensors saved."""
     copied = new_grad_node(fn.op, fn.edges, fn.inputs)
     copied.outputs, copied.context = fn.outputs, fn.context
-    copied.saved = tuple([part for t in saved for part in (t, t.counter.version)])
+    copied.saved = tuple([part for t in saved for part in (t, t._version_counter.version)])
     return copied
 
 
 def give_history(out: TensorBase, fn: GradNode, nr: int = 0) -> None:
     """Make `out` the output `nr` of a backward node."""
-    out.edge = (fn, nr)
-    out.needs_grad = True
+    out._edge = (fn, nr)
+    out._needs_grad = True
 
 
 def check_tensor(function: str, name: str, position: int, value: object) -> None:

@@ -47,9 +47,9 @@ def keep(saves: Sequence[int], operands: Arguments, out: TensorBase) -> SavedPai
     saved: list[Kept | int] = []
     for k in saves:
         if k < 0:
-            saved += (out.storage, 0)
+            saved += (out._storage, 0)
         elif is_tensor(operands[k]):
-            saved += (operands[k], operands[k].counter.version)
+            saved += (operands[k], operands[k]._version_counter.version)
     return tuple(saved)
 
 
@@ -67,18 +67,18 @@ class Packed:
 
     def __init__(self, t: TensorBase, edge: Edge | None) -> None:
         pack_hook, self.unpack_hook = state.saving[-1]
-        self.edge, self.spec = edge, t.spec
-        if t.storage.shared:
+        self.edge, self.spec = edge, t._spec
+        if t._storage.shared:
             given = t.detach().clone()
         else:  # the value as it is now, whatever is written into the tensor later
-            storage = make_storage(t.storage.value, t.storage.spec)
-            given = make_tensor(storage, t.spec, t.offset)
-        before, version = record_gradients(False), given.counter.version
+            storage = make_storage(t._storage.value, t._storage.spec)
+            given = make_tensor(storage, t._spec, t._offset)
+        before, version = record_gradients(False), given._version_counter.version
         try:
             self.packed = pack_hook(given)
         finally:
             record_gradients(before)
-        if given.counter.version != version:
+        if given._version_counter.version != version:
             raise RuntimeError(WRITTEN_BY_HOOK)
 
     def unpack(self) -> NewTensor:
@@ -91,8 +91,8 @@ class Packed:
             )
         t = _laid_out(t, self.spec)
         if self.edge is not None and self.edge[0].__class__ is leaves[0].node_class:
-            t.needs_grad = True  # a leaf again: its gradients arrive where those of the other do
-            t.more().accumulator = weakref.ref(self.edge[0])
+            t._needs_grad = True  # a leaf again: its gradients arrive where those of the other do
+            t._more().accumulator = weakref.ref(self.edge[0])
         elif self.edge is not None:
             give_history(t, *self.edge)
         return t
@@ -100,8 +100,8 @@ class Packed:
 
 def _laid_out(t: NewTensor, spec: Spec) -> NewTensor:
     """A new handle on a tensor, or on a copy that lies as the kernels of a backward node expect."""
-    if t.spec is spec:
-        return make_tensor(t.storage, spec, t.offset, t.counter)
+    if t._spec is spec:
+        return make_tensor(t._storage, spec, t._offset, t._version_counter)
     if t.shape != spec.shape:
         raise RuntimeError(
             f"saved tensor unpack_hook returned a tensor of shape {list(t.shape)} for one of shape "
@@ -163,12 +163,12 @@ class HookedOp:
         for packed, layout in zip(fn.saved[::2], context.layouts, strict=True):
             t = packed.unpack()
             if layout is None:
-                saved += (t, t.counter.version)
+                saved += (t, t._version_counter.version)
             else:  # a result, which is kept as its storage
-                if t.offset or t.storage.shared or t.storage.spec.numel != layout.numel:
+                if t._offset or t._storage.shared or t._storage.spec.numel != layout.numel:
                     order = contiguous_format if layout.contiguous else preserve_format
                     t = t.clone(memory_format=order)
-                saved += (make_storage(t.storage.value, layout), 0)
+                saved += (make_storage(t._storage.value, layout), 0)
         fallback.saved = tuple(saved)
         return fallback
 
@@ -212,7 +212,7 @@ NUMBERS = _Numbers()
 def examine(fn: GradNode) -> None:
     """What anomaly mode and inference tensors ask of a new backward node."""
     for kept in fn.saved[::2]:
-        if kept.__class__ is not Storage and kept.counter is INFERENCE:
+        if kept.__class__ is not Storage and kept._version_counter is INFERENCE:
             raise inference_save_error()
     if state.anomaly and fn.extras is None:
         fn.more().traceback = traceback.format_list(traceback.extract_stack(errors.user_frame()))
@@ -244,7 +244,7 @@ def unpack(fn: GradNode, k: int, spec: Spec | None = None, nr: int = 0) -> NewTe
     if fn.saved is None:
         raise RuntimeError(FREED)
     kept, version = fn.saved[2 * k : 2 * k + 2]
-    counter = kept if kept.__class__ is Storage else kept.counter
+    counter = kept if kept.__class__ is Storage else kept._version_counter
     if counter.version != version:
         raise modified_error(fn, kept, counter, version, spec)
     if kept.__class__ is not Storage:
@@ -266,8 +266,8 @@ def modified_error(
         spec, nr = spec or fn.outputs[0], 0
         assert spec is not None
     else:
-        source = kept.fn if kept.view_of is None else kept.current_fn()
-        spec, nr = kept.spec, kept.nr
+        source = kept._fn if kept._view_of is None else kept._current_fn()
+        spec, nr = kept._spec, kept._nr
     which = ""
     if source is not None:
         producer = re.sub(r"Backward\d*$", "", source.name())

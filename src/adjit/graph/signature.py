@@ -21,7 +21,7 @@ def describe(values: Iterable[Argument], key: list[object], operands: list[Tenso
     for value in values:
         kind = value.__class__
         if kind in tensor_classes:
-            key.append(value.spec)
+            key.append(value._spec)
             operands.append(value)
         elif kind is int or kind is str or kind is bool or value is None:
             key += (kind, value)
@@ -34,7 +34,7 @@ def describe(values: Iterable[Argument], key: list[object], operands: list[Tenso
             key.append(kind)
             describe((value.start, value.stop, value.step), key, operands)
         elif is_tensor(value):
-            key.append(value.spec)
+            key.append(value._spec)
             operands.append(value)
         else:
             key += (kind, value)

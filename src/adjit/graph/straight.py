@@ -48,9 +48,9 @@ def mark_straight(gradient: TensorBase, operand: TensorBase, backward_name: str)
         return
     edges = record.edge_of(gradient), record.edge_of(operand)
     if edges[OPERAND] is not None:
-        specs = gradient.spec, operand.spec
+        specs = gradient._spec, operand._spec
         fn = record.new_grad_node(_straight_op(backward_name), edges, specs)
-        fn.outputs = (gradient.spec,)
+        fn.outputs = (gradient._spec,)
         record.give_history(gradient, fn)
 
 

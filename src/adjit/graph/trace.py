@@ -170,9 +170,9 @@ def recorded() -> Callable[..., Values]:
 
 def _view(t: TensorBase, spec: Spec, offset: int) -> NewTensor:
     """A view of an operand, as view ops make it while gradients are not recorded."""
-    out = make_tensor(t.storage, spec, t.offset + offset, t.counter)
-    base = t if t.view_of is None else t.view_of.base
-    out.view_of = View(base, t.counter.version, NO_GRAD)
+    out = make_tensor(t._storage, spec, t._offset + offset, t._version_counter)
+    base = t if t._view_of is None else t._view_of.base
+    out._view_of = View(base, t._version_counter.version, NO_GRAD)
     return out
 
 
@@ -188,7 +188,7 @@ def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[R
     looked at values, drew random numbers, or made tensors from data; and `SEEN_ONCE` after bad luck
     (operands share a value, what is pending was settled meanwhile).
     """
-    values = [t.storage.value for t in operands]
+    values = [t._storage.value for t in operands]
     if len(set(map(id, values))) < len(values):
         return run(), SEEN_ONCE  # which of two operands a node reads could not be told
     start = len(pending)
@@ -226,11 +226,11 @@ def apart(operands: Sequence[TensorBase]) -> Sequence[TensorBase]:
     seen: set[int] = set()
     given = []
     for t in operands:
-        spec = t.spec
-        if id(t.storage.value) in seen or t.storage.shared:
+        spec = t._spec
+        if id(t._storage.value) in seen or t._storage.shared:
             room = filled(Size((spec.extent,)), 0, spec.dtype, spec.device)
-            t = make_tensor(room.storage, spec)
-        seen.add(id(t.storage.value))
+            t = make_tensor(room._storage, spec)
+        seen.add(id(t._storage.value))
         given.append(t)
     return operands if all(a is b for a, b in zip(operands, given, strict=True)) else given
 
@@ -248,9 +248,9 @@ def remembered(
     starts: list[int] = []
     shared = 0
     for t in operands:
-        values.append(t.storage.value)
-        starts.append(t.offset)
-        shared |= t.storage.shared
+        values.append(t._storage.value)
+        starts.append(t._offset)
+        shared |= t._storage.shared
     entry = UNCACHEABLE if shared or not usable() else memory.get(key)
     if isinstance(entry, Trace):
         return entry.record(operands, tuple(values), tuple(starts) if any(starts) else None)
@@ -277,16 +277,16 @@ def _traced(
             continue
         if not record.is_tensor(o):
             return UNCACHEABLE
-        k = next((k for k, t in enumerate(operands) if t.storage is o.storage), None)
-        if k is None and (o.edge is not None or o.__class__ is not record.Tensor):
+        k = next((k for k, t in enumerate(operands) if t._storage is o._storage), None)
+        if k is None and (o._edge is not None or o.__class__ is not record.Tensor):
             return UNCACHEABLE
         if k is None:
-            by_id.setdefault(id(o.storage), o.storage)
-            outputs.append(Output(False, list(by_id).index(id(o.storage)), o.spec, o.offset))
+            by_id.setdefault(id(o._storage), o._storage)
+            outputs.append(Output(False, list(by_id).index(id(o._storage)), o._spec, o._offset))
         elif o is operands[k]:
             outputs.append(k)
         else:
-            outputs.append(Output(True, k, o.spec, o.offset - operands[k].offset))
+            outputs.append(Output(True, k, o._spec, o._offset - operands[k]._offset))
     storages = list(by_id.values())
 
     wanted = {id(s.value) for s in storages}
@@ -306,7 +306,7 @@ def _traced(
     if any(number[id(s.value)] < len(values) for s in storages):
         return UNCACHEABLE  # a result has an operand's value, which the next one may show from elsewhere
 
-    starts = [t.offset for t in operands] + [0] * len(nodes)
+    starts = [t._offset for t in operands] + [0] * len(nodes)
     steps = []
     for _, recipe, inputs, given, scalars in nodes:
         places = tuple([number[id(value)] for value in inputs])

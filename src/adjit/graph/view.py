@@ -91,7 +91,7 @@ class ViewOp:
 
         if state.grad or (tracers and is_traced(grads)):
             return [run()]
-        key = tuple([None if g is None else g.spec for g in given])
+        key = tuple([None if g is None else g._spec for g in given])
         return [remembered(vjp.traces, key, [g for g in given if g is not None], run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
@@ -121,33 +121,33 @@ def alias(
     """A differentiable view of `t`; `vjp` turns the gradient of the view into that of `t`."""
     if t.__class__ in tracers:
         return innermost((t,)).view(t, tuple(shape), strides, offset, backward_name, vjp)
-    info = t.view_of
+    info = t._view_of
     base = t if info is None else info.base
-    counter = t.counter
+    counter = t._version_counter
     out = record.new_tensor(record.Tensor)
-    out.storage = t.storage
-    out.spec = spec_of(tuple(shape), strides, t.spec.dtype, t.spec.device)
-    out.offset = offset
-    out.counter = counter
-    out.needs_grad = False
-    out.edge = out.meta = None
+    out._storage = t._storage
+    out._spec = spec_of(tuple(shape), strides, t._spec.dtype, t._spec.device)
+    out._offset = offset
+    out._version_counter = counter
+    out._needs_grad = False
+    out._edge = out._autograd_meta = None
     kind = "" if info is None else info.kind
-    wanted = t.needs_grad or (info is not None and base.needs_grad)
+    wanted = t._needs_grad or (info is not None and base._needs_grad)
     if not state.grad:
         kind = NO_GRAD
     elif wanted:
-        fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.context = ViewVjp(vjp, offset - t.offset if is_part(t.spec, out.spec) else None)
-        fn.outputs = (out.spec,)
+        fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t._spec,))
+        fn.context = ViewVjp(vjp, offset - t._offset if is_part(t._spec, out._spec) else None)
+        fn.outputs = (out._spec,)
         record.give_history(out, fn)
-    out.view_of = View(base, counter.version, kind)
+    out._view_of = View(base, counter.version, kind)
     return out
 
 
 def as_own(t: NewTensor) -> NewTensor:
     """A view of memory that no other tensor shows, as a tensor that views nothing: nobody may forbid writes."""
     if t.__class__ not in tracers:
-        t.view_of = None
+        t._view_of = None
     return t
 
 
@@ -174,16 +174,16 @@ def aliases(
     if t.__class__ in tracers:
         return innermost((t,)).views(t, parts, backward_name, vjp)
     wanted = state.grad and record.needs_grad(t)
-    base = t if t.view_of is None else t.view_of.base
+    base = t if t._view_of is None else t._view_of.base
     kind = MULTIPLE if state.grad else NO_GRAD
-    counter = t.counter
+    counter = t._version_counter
     outs = []
     for spec, start in parts:
-        out = record.make_tensor(t.storage, spec, t.offset + start, counter)
-        out.view_of = View(base, counter.version, kind)
+        out = record.make_tensor(t._storage, spec, t._offset + start, counter)
+        out._view_of = View(base, counter.version, kind)
         outs.append(out)
     if wanted:
-        fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
+        fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t._spec,))
         fn.outputs = tuple([spec for spec, _ in parts])
         fn.context = ViewVjp(vjp if len(outs) != 1 else lambda g: vjp([g]))
         for k, out in enumerate(outs):
@@ -193,15 +193,15 @@ def aliases(
 
 def refuse_view(t: TensorBase, event: str) -> None:
     """Raise for views whose history cannot be told after a write: `event` says what was written."""
-    assert t.view_of is not None
-    kind = t.view_of.kind
+    assert t._view_of is not None
+    kind = t._view_of.kind
     if not kind:
         return
-    name = "" if t.fn is None else re.sub(r"Backward\d*$", "", t.fn.name())
+    name = "" if t._fn is None else re.sub(r"Backward\d*$", "", t._fn.name())
     if kind in (MULTIPLE, IN_FUNCTION) and name:
-        text = f"Output {t.nr} of {name} is a view and {event}. "
+        text = f"Output {t._nr} of {name} is a view and {event}. "
     else:
-        made = f"Output {t.nr} of {name} is a view of a view which" if name else "A view"
+        made = f"Output {t._nr} of {name} is a view of a view which" if name else "A view"
         text = f"{made} was created in no_grad mode and {event} with grad mode enabled. "
     if kind == MULTIPLE:
         text += (
@@ -235,22 +235,22 @@ def _keep_retaining(t: TensorBase, fn: GradNode, former: Edge | None) -> None:
 
 def current_fn(t: TensorBase) -> GradNode | None:
     """The backward node of a view, made anew if its base was written in place since."""
-    info = t.view_of
+    info = t._view_of
     assert info is not None
     base = info.base
-    if info.version != t.counter.version:
-        if base.needs_grad or t.fn is not None:
+    if info.version != t._version_counter.version:
+        if base._needs_grad or t._fn is not None:
             refuse_view(t, "its base or another view of its base has been modified inplace")
-        if base.needs_grad:
+        if base._needs_grad:
             fn = record.new_grad_node(
-                view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
+                view_op("AsStridedBackward0"), (record.edge_of(base),), (base._spec,)
             )
-            spec, offset, target = t.spec, t.offset - base.offset, base.spec
+            spec, offset, target = t._spec, t._offset - base._offset, base._spec
             fn.context = ViewVjp(lambda g: registry["scatter_strided"](g, target, spec, offset))
             fn.outputs = (spec,)
-            former = t.edge
+            former = t._edge
             record.give_history(t, fn)
-            if t.meta is not None and t.meta.retains_grad:
+            if t._autograd_meta is not None and t._autograd_meta.retains_grad:
                 _keep_retaining(t, fn, former)
-        info.version = t.counter.version
-    return t.fn
+        info.version = t._version_counter.version
+    return t._fn

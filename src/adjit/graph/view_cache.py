@@ -40,16 +40,16 @@ class CachedView:
     def __init__(
         self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool, shift: int
     ) -> None:
-        start = t.offset + shift
-        self.parts = tuple([ViewPart(view.spec, view.offset - start) for view in views])
+        start = t._offset + shift
+        self.parts = tuple([ViewPart(view._spec, view._offset - start) for view in views])
         self.is_tuple = is_tuple
         self.op: GradOp | None = None
         self.vjp: GradContext | None = None
         self.node_class: type[GradNode] | None = None
         self.inputs: Specs = ()
         self.outputs: Specs = ()
-        if views[0].edge is not None:
-            fn = views[0].edge[0]
+        if views[0]._edge is not None:
+            fn = views[0]._edge[0]
             self.op, self.node_class, self.vjp = fn.op, fn.op.node_class, fn.context
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
@@ -80,7 +80,7 @@ def caches_views(
     @functools.wraps(function)
     def view(*args: Argument, **kwargs: Argument) -> NewTensor:
         made = function(*args, **kwargs)
-        is_view = made.__class__ is tuple or made.view_of is not None
+        is_view = made.__class__ is tuple or made._view_of is not None
         if is_view and args and usable():
             _remember(cached, args, kwargs, made, in_brackets)
         return made
@@ -96,10 +96,10 @@ def at_zeros(t: TensorBase, key: Argument) -> tuple[Argument, int]:
     As it is if something in it is no number and no slice.
     """
     entries = key if key.__class__ is tuple else (key,)
-    if len(entries) > t.spec.ndim or not {entry.__class__ for entry in entries} <= {int, slice}:
+    if len(entries) > t._spec.ndim or not {entry.__class__ for entry in entries} <= {int, slice}:
         return key, 0
     shift, zeros = 0, []
-    for entry, size, stride in zip(entries, t.spec.shape, t.spec.strides, strict=False):
+    for entry, size, stride in zip(entries, t._spec.shape, t._spec.strides, strict=False):
         if entry.__class__ is int:
             shift += entry % size * stride
             entry = 0
@@ -117,7 +117,7 @@ def _remember(
     views = made if is_tuple else (made,)
     if t.__class__ not in record.tensor_classes or not all(_is_cut_from(t, view) for view in views):
         return
-    edges = [view.edge for view in views]
+    edges = [view._edge for view in views]
     if edges and edges[0] is not None:
         fn = edges[0][0]
         origin = (record.edge_of(t),)
@@ -144,4 +144,4 @@ def _remember(
 
 def _is_cut_from(t: TensorBase, view: Argument) -> bool:
     is_plain = view.__class__ in record.tensor_classes
-    return is_plain and view is not t and view.storage is t.storage
+    return is_plain and view is not t and view._storage is t._storage

@@ -36,10 +36,10 @@ from .state import state
 
 def store(t: TensorBase, source: TensorBase) -> None:
     """Write the elements of `source`, a fresh tensor of the same shape and dtype, into `t`."""
-    if t.storage.shared:
+    if t._storage.shared:
         settle()
     value, call_site = value_with(t, source), errors.user_call_site()
-    storage, counter = t.storage, counter_of(t)
+    storage, counter = t._storage, counter_of(t)
     version = counter.version + 1
     storage.value, counter.version, counter.call_site = value, version, call_site
     settle_written(storage)
@@ -47,24 +47,24 @@ def store(t: TensorBase, source: TensorBase) -> None:
 
 def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
     """`store` into several tensors that is no write to autograd: versions do not change."""
-    if any(t.storage.shared for t in written):
+    if any(t._storage.shared for t in written):
         settle()
     values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
-    at_once(setting([t.storage for t in written], "value", values))
+    at_once(setting([t._storage for t in written], "value", values))
     for t in written:
-        settle_written(t.storage)
+        settle_written(t._storage)
 
 
 def store_all(
     written: Sequence[TensorBase], sources: Sequence[TensorBase], then: Calls = ()
 ) -> None:
     """`store` into several tensors, and what is to be done `then`, which calls no Python: all or nothing."""
-    if any(t.storage.shared for t in written):
+    if any(t._storage.shared for t in written):
         settle()
     values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
     commit(written, values, then)
     for t in written:
-        settle_written(t.storage)
+        settle_written(t._storage)
 
 
 def commit(written: Sequence[TensorBase], values: Sequence[Node], then: Calls = ()) -> None:
@@ -76,7 +76,7 @@ def committing(written: Sequence[TensorBase], values: Sequence[Node]) -> tuple[C
     """The changes that `commit` makes."""
     counters = [counter_of(t) for t in written]
     return (
-        setting([t.storage for t in written], "value", values),
+        setting([t._storage for t in written], "value", values),
         setting(counters, "version", [counter.version + 1 for counter in counters]),
         setting(counters, "call_site", repeat(errors.user_call_site())),
     )
@@ -84,7 +84,7 @@ def committing(written: Sequence[TensorBase], values: Sequence[Node]) -> tuple[C
 
 def counter_of(t: TensorBase) -> Storage | Version:
     """What counts the writes into a tensor; inference tensors have something that nobody looks at."""
-    counter = t.counter
+    counter = t._version_counter
     return Version() if counter is INFERENCE else counter
 
 
@@ -93,11 +93,11 @@ def value_with(t: TensorBase, source: TensorBase) -> Node:
 
     If others look at that memory, everything has run before, and nothing may until the write is made.
     """
-    storage = t.storage
+    storage = t._storage
     refuse_alias(storage)
-    if source.spec is t.spec and is_all(t) and not (source.offset or storage.shared):
-        return source.storage.value
-    return _write_region(t, source) if t.spec.numel else storage.value
+    if source._spec is t._spec and is_all(t) and not (source._offset or storage.shared):
+        return source._storage.value
+    return _write_region(t, source) if t._spec.numel else storage.value
 
 
 def settle_written(storage: Storage) -> None:
@@ -108,7 +108,7 @@ def settle_written(storage: Storage) -> None:
 
 def is_all(t: TensorBase) -> bool:
     """Whether a tensor shows all elements of its memory in the order in which they lie there."""
-    return not t.offset and _shows_all(t.spec, t.storage.spec)
+    return not t._offset and _shows_all(t._spec, t._storage.spec)
 
 
 def _shows_all(spec: Spec, whole: Spec) -> bool:
@@ -186,7 +186,7 @@ def replace(
     old values.
     """
     for t in written:
-        refuse_alias(t.storage)
+        refuse_alias(t._storage)
     node = node_on(recipe, (*written, *read), scalars)
     commit(written, picks(node), () if then is None else (then,))
     if len(pending) >= MAX_PENDING:
@@ -195,8 +195,8 @@ def replace(
 
 def _write_region(t: TensorBase, source: TensorBase) -> Node:
     """A node, recorded, that copies `source` into the part of the old value that `t` shows."""
-    storage = t.storage
-    recipe = _writing(t.spec, source.spec, storage.spec, storage.shared)
+    storage = t._storage
+    recipe = _writing(t._spec, source._spec, storage.spec, storage.shared)
     return recorded(node_on(recipe, (t, source)))
 
 
@@ -265,24 +265,24 @@ number_assignments: dict[tuple[Spec, Spec], NumberAssignment] = {}
 
 def can_assign(t: TensorBase, source: TensorBase) -> bool:
     """Whether two tensors are on one device, and nobody looks at their memory or asks for gradients."""
-    return t.spec.device is source.spec.device and is_quiet(t) and is_quiet(source)
+    return t._spec.device is source._spec.device and is_quiet(t) and is_quiet(source)
 
 
 def is_quiet(t: TensorBase) -> bool:
     """Whether a tensor has elements, and nobody looks at its memory or asks for its gradient."""
-    asks = state.grad and (t.edge is not None or needs_grad(t))
-    return bool(t.spec.numel) and not (t.storage.shared or asks)
+    asks = state.grad and (t._edge is not None or needs_grad(t))
+    return bool(t._spec.numel) and not (t._storage.shared or asks)
 
 
 def assign(t: TensorBase, source: TensorBase) -> None:
     """Write the elements of one tensor, broadcast and converted, into another one; `can_assign` says which."""
-    spec, given, storage = t.spec, source.spec, t.storage
+    spec, given, storage = t._spec, source._spec, t._storage
     refuse_alias(storage)
     found = assignment_of(given, spec, storage.spec)
-    if storage is source.storage and spec is given and t.offset == source.offset:
+    if storage is source._storage and spec is given and t._offset == source._offset:
         commit([t], [storage.value])
         return
-    if found.direct is not None and storage is not source.storage:
+    if found.direct is not None and storage is not source._storage:
         node = recorded(node_on(found.direct, (t, source)))
     else:
         node = recorded(node_on(found.conversion, (source,)))
@@ -322,15 +322,15 @@ def _new_assignment(given: Spec, part: Spec, whole: Spec) -> Assignment:
 
 def assign_number(t: TensorBase, value: float) -> None:
     """Write a number that its dtype holds into every element of a tensor, if that `is_quiet`."""
-    spec, whole = t.spec, t.storage.spec
+    spec, whole = t._spec, t._storage.spec
     if spec is whole and spec.contiguous:
-        refuse_alias(t.storage)
+        refuse_alias(t._storage)
         made = filled(spec.shape, value, spec.dtype, spec.device)
-        commit([t], [made.storage.value])
+        commit([t], [made._storage.value])
         return
     made = filled(NO_AXES, value, spec.dtype, spec.device)
     if spec.dtype.is_floating_point:
-        writing = assignment_of(made.spec, spec, whole).direct
+        writing = assignment_of(made._spec, spec, whole).direct
         if writing is not None:
             if len(number_assignments) >= MAX_RECIPES:
                 number_assignments.clear()
@@ -351,15 +351,15 @@ def _body_of(name: str) -> Body:
 
 def placed(t: TensorBase, place: device) -> NewTensor:
     """`t` on a device: itself if it is there, else a copy without history."""
-    return t if t.spec.device is place else move(t, place)
+    return t if t._spec.device is place else move(t, place)
 
 
 def move(t: TensorBase, place: device) -> NewTensor:
     """Record a copy of `t` on another device, without history."""
-    spec = t.spec
+    spec = t._spec
     if not is_dense(spec.shape, spec.strides):
         t = convert(t, dense_spec(spec.shape, spec.dtype, spec.device))
-    given = t.spec
+    given = t._spec
     made = spec_of(given.shape, given.strides, given.dtype, place)
     recipe = _moves.get((given, made))
     if recipe is None:
@@ -371,7 +371,7 @@ def move(t: TensorBase, place: device) -> NewTensor:
     node = node_on(recipe, (t,))
     out = result(node, made)
     remember(node)
-    if t.storage.shared:
+    if t._storage.shared:
         settle()
     return out
 
@@ -381,10 +381,10 @@ _moves: dict[tuple[Spec, Spec], Recipe] = {}
 
 def convert(t: TensorBase, spec: Spec) -> NewTensor:
     """Record a copy of `t` with other strides or another dtype, without history."""
-    node = node_on(_conversion(t.spec, spec), (t,))
+    node = node_on(_conversion(t._spec, spec), (t,))
     out = result(node, spec)
     remember(node)
-    if t.storage.shared:
+    if t._storage.shared:
         settle()
     return out
 

@@ -535,7 +535,7 @@ class Embedding(Module):
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.__class__ is Tensor and input.storage.shared:
+        if input.__class__ is Tensor and input._storage.shared:
             input = input.clone()  # or what reads it is computed at once, before others write there
         return F.embedding(
             input,

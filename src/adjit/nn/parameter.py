@@ -79,7 +79,7 @@ class Buffer(Tensor):
 
 def _leaf(cls: type[Any], data: Tensor | None) -> Any:
     """A tensor of the class on the same storage, without history; empty without data."""
-    return (creation.empty(0) if data is None else data.detach()).of_class(cls)
+    return (creation.empty(0) if data is None else data.detach())._of_class(cls)
 
 
 class _Uninitialized:
@@ -103,7 +103,7 @@ class _Uninitialized:
             (<class 'adjit.nn.parameter.Parameter'>, adjit.Size([2, 3]))
         """
         this: Any = self
-        spec = this.spec
+        spec = this._spec
         this.data = creation.empty(shape, device=device or spec.device, dtype=dtype or spec.dtype)
         this.__class__ = self.cls_to_become
 
@@ -135,8 +135,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
 # What may be asked of a parameter without a shape. All other methods are errors, views among them, which
 # never get to where operations refuse one.
 _ASKED = {
-    "accumulator", "as_subclass", "current_fn", "grad_value", "is_complex", "is_floating_point", "is_inference",
-    "more", "of_class", "requires_grad_", "set_grad",
+    "as_subclass", "is_complex", "is_floating_point", "is_inference", "requires_grad_",
 }  # fmt: skip
 for _name in dir(Tensor):
     if _name[0] != "_" and _name not in _ASKED and callable(inspect.getattr_static(Tensor, _name)):
@@ -169,11 +168,11 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, self.spec.device, self.spec.dtype)
+            memo[id(self)] = type(self)(self.requires_grad, self._spec.device, self._spec.dtype)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return type(self), (self.requires_grad, None, self.spec.dtype)
+        return type(self), (self.requires_grad, None, self._spec.dtype)
 
 
 class UninitializedBuffer(_Uninitialized, Buffer):  # type: ignore[misc]
@@ -202,11 +201,11 @@ class UninitializedBuffer(_Uninitialized, Buffer):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(False, self.spec.device, self.spec.dtype, self.persistent)
+            memo[id(self)] = type(self)(False, self._spec.device, self._spec.dtype, self.persistent)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return type(self), (False, None, self.spec.dtype, self.persistent)
+        return type(self), (False, None, self._spec.dtype, self.persistent)
 
 
 def is_lazy(param: Any) -> bool:

@@ -407,7 +407,7 @@ def attention(
         if attn_mask.dtype is not dtypes.bool:
             attn_mask = attn_mask.to(query.dtype)
     needs_matrix = (
-        query.spec.device is not devices.CPU
+        query._spec.device is not devices.CPU
         or not numel(shape) * query.shape[-1] * value.shape[-1]
         or (attn_mask is not None and record.is_differentiated(attn_mask))
         or (p > 0 and state.levels)

@@ -288,7 +288,7 @@ def batch_norm(
     """
     running = (running_mean, running_var)
     operands = (weight, bias, *running)
-    check_operands(bool(training), input.spec, *[None if t is None else t.spec for t in operands])
+    check_operands(bool(training), input._spec, *[None if t is None else t._spec for t in operands])
     for name, t in zip(("running_mean", "running_var"), running, strict=True):
         if t is not None and t.requires_grad and state.grad:
             raise RuntimeError(

@@ -234,7 +234,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
         True
     """
     record.check_tensor("equal", "other", 2, other)
-    one, another = input.spec, other.spec
+    one, another = input._spec, other._spec
     if one is not another and (one.shape != another.shape or one.dtype is not another.dtype):
         return False
     return bool(eq(input, other).all())

@@ -103,10 +103,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     for p, q in zip(wrapped_a, wrapped_b, strict=True):
         right[q] = left[p]
     kept = [s for s in left if s not in right] + [s for s in right if s not in left]
-    plan = plan_pair(tuple(left), tuple(right), tuple(kept), a.spec.shape, b.spec.shape)
+    plan = plan_pair(tuple(left), tuple(right), tuple(kept), a._spec.shape, b._spec.shape)
     if plan is not None:
         return plan.product(a, b)
-    return mm(a.reshape(-1, 1), b.reshape(1, -1)).view((*a.spec.shape, *b.spec.shape))
+    return mm(a.reshape(-1, 1), b.reshape(1, -1)).view((*a._spec.shape, *b._spec.shape))
 
 
 @export(method=True, out=True)
@@ -408,14 +408,14 @@ def contract(terms: Terms, result: Term, extra: int, operands: Sequence[Tensor])
     """Contract the operands from left to right."""
     if len(operands) == 2:
         x, y = operands
-        found = plan_single_product(terms, result, x.spec.shape, y.spec.shape)
+        found = plan_single_product(terms, result, x._spec.shape, y._spec.shape)
         if found is not None:
             product = found[0].product(x, y)
             return product if found[1] is None else product.permute(found[1])
     sizes: dict[str, int] = {}
     for number, (term, x) in enumerate(zip(terms, operands, strict=True)):
         own: dict[str, int] = {}
-        for s, size in zip(term, x.spec.shape, strict=True):
+        for s, size in zip(term, x._spec.shape, strict=True):
             if own.setdefault(s, size) != size:
                 raise RuntimeError(
                     f"einsum(): subscript {s} is repeated for operand {number} but the sizes "
@@ -473,7 +473,7 @@ def contract_pair(
     x, left = without_single(x, left, y, right, needed)
     y, right = without_single(y, right, x, left, needed)
     kept = tuple([s for s in dict.fromkeys(left + right) if s in needed])
-    plan = plan_pair(tuple(left), tuple(right), kept, x.spec.shape, y.spec.shape)
+    plan = plan_pair(tuple(left), tuple(right), kept, x._spec.shape, y._spec.shape)
     if plan is not None:
         return plan.product(x, y), list(plan.order)
     order = [s for s in left if s in right]

@@ -35,13 +35,13 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     if memory_format is None or memory_format is formats.preserve_format:
         return elementwise.copy(input)
     formats.check("clone", memory_format)
-    strides = formats.strides_in(input.spec.shape, memory_format)
-    return elementwise.copy(input) if strides == input.spec.strides else _laid_out(input, strides)
+    strides = formats.strides_in(input._spec.shape, memory_format)
+    return elementwise.copy(input) if strides == input._spec.strides else _laid_out(input, strides)
 
 
 @operation("CloneBackward0")
 def _laid_out(input: Tensor, strides: Shape) -> Tensor:
-    spec = input.spec
+    spec = input._spec
     return write.convert(input, spec_of(spec.shape, strides, spec.dtype, spec.device))
 
 
@@ -73,7 +73,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
         >>> adjit.zeros(2, 3).t().contiguous().stride()
         (2, 1)
     """
-    spec = input.spec
+    spec = input._spec
     if memory_format is None:
         return input if spec.contiguous else _laid_out(input, contiguous_strides(spec.shape))
     formats.check("contiguous", memory_format)
@@ -87,7 +87,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 @operation("ToCopyBackward0")
 def convert(input: Tensor, kind: dtypes.dtype, strides: Shape | None = None) -> Tensor:
     """A copy in another dtype, or with other strides."""
-    spec = input.spec
+    spec = input._spec
     if strides is None:
         strides = elementwise_record.result_strides(spec.shape, [spec])
     return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
@@ -122,7 +122,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         tensor([1., 2.], dtype=adjit.float64)
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is dtypes.dtype:  # as most calls are
-        return input if input.spec.dtype is args[0] else convert(input, dtypes.check(args[0]))
+        return input if input._spec.dtype is args[0] else convert(input, dtypes.check(args[0]))
     kind: Any = kwargs.pop("dtype", None)
     place: Any = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
@@ -135,7 +135,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if isinstance(value, (dtypes.dtype, builtins.type)):
             kind = value
         elif record.is_tensor(value):
-            kind, place = value.dtype, value.spec.device
+            kind, place = value.dtype, value._spec.device
         elif isinstance(value, (str, devices.device)) or (
             isinstance(value, int) and value is not True and value is not False
         ):
@@ -155,7 +155,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     strides = _wanted_strides(input, memory_format, copy or kind is not made.dtype)
     if strides is not None or kind is not made.dtype:
         made = convert(made, kind, strides)
-    if place is not None and devices.check(place) is not made.spec.device:
+    if place is not None and devices.check(place) is not made._spec.device:
         source, made = made, moved(made, devices.check(place))
         if not non_blocking:
             wait_for_copies(source)
@@ -167,7 +167,7 @@ def _wanted_strides(input: Tensor, memory_format: Any, is_new: bool) -> Shape | 
     if memory_format is None or memory_format is formats.preserve_format:
         return None
     formats.check("to", memory_format)
-    shape, strides = input.spec.shape, input.spec.strides
+    shape, strides = input._spec.shape, input._spec.strides
     if not is_new and formats.suggested(shape, strides) is memory_format:
         return None
     return formats.strides_in(shape, memory_format)
@@ -175,8 +175,8 @@ def _wanted_strides(input: Tensor, memory_format: Any, is_new: bool) -> Shape | 
 
 def wait_for_copies(t: Tensor) -> None:
     """Wait until copies of page-locked memory are done: it may be written as soon as they are."""
-    if t.storage.shared and is_pinned(t):
-        t.storage.value.address.memory.wait()
+    if t._storage.shared and is_pinned(t):
+        t._storage.value.address.memory.wait()
 
 
 @operation("ToCopyBackward0")
@@ -200,7 +200,7 @@ def _conversion(name: str, kind: dtypes.dtype) -> None:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
         if memory_format is not None:
             return to(self, kind, memory_format=memory_format)
-        return self if self.spec.dtype is kind else convert(self, dtypes.check(kind))
+        return self if self._spec.dtype is kind else convert(self, dtypes.check(kind))
 
     method.__doc__ = f"""Convert to `{kind!r}`; the tensor itself if that is its dtype.
 
@@ -280,9 +280,9 @@ def is_pinned(input: Tensor, device: Any = None) -> bool:
         >>> adjit.tensor([1, 2]).is_pinned()
         False
     """
-    if input.spec.device is not devices.CPU:
+    if input._spec.device is not devices.CPU:
         return False
-    block = value_of(input.storage).address
+    block = value_of(input._storage).address
     return getattr(block, "memory", None).__class__ is gpu.PinnedMemory
 
 
@@ -297,9 +297,9 @@ def record_stream(input: Tensor, stream: Any) -> None:
         >>> x = adjit.tensor([1, 2]).cuda()
         >>> x.record_stream(adjit.cuda.Stream())
     """
-    if input.spec.device is devices.CPU:
+    if input._spec.device is devices.CPU:
         raise RuntimeError("record_stream: expected a tensor on a GPU")
-    block = value_of(input.storage).address
+    block = value_of(input._storage).address
     if block.__class__ is gpu.GpuBlock and stream.cuda_stream != block.stream:
         block.users = tuple({*block.users, stream.cuda_stream})
 

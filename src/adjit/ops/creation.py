@@ -76,7 +76,7 @@ def _finish(made: Any, requires_grad: bool, *, pin_memory: bool = False) -> Tens
             raise RuntimeError(
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
-        made.needs_grad = True
+        made._needs_grad = True
     return made
 
 
@@ -86,15 +86,15 @@ def pinned(t: Tensor) -> Tensor:
     Raises:
         RuntimeError: if it is not on the CPU, or where there is no GPU to lock it for.
     """
-    if t.spec.device is not devices.CPU:
+    if t._spec.device is not devices.CPU:
         raise RuntimeError(f"cannot pin '{t.type()}' only dense CPU tensors can be pinned")
     devices.check("cuda")
-    spec = t.spec if is_dense(t.spec.shape, t.spec.strides) else dense_spec(t.shape, t.dtype)
+    spec = t._spec if is_dense(t._spec.shape, t._spec.strides) else dense_spec(t.shape, t.dtype)
     memory = gpu.PinnedMemory(spec.nbytes)
     block = BorrowedMemory(memory.address)
     block.memory = memory
     made = record.make_tensor(record.make_storage(record.ready_node(block), spec), spec)
-    made.storage.shared = 1  # a write goes into the same bytes
+    made._storage.shared = 1  # a write goes into the same bytes
     return made.copy_(t.detach())
 
 
@@ -135,7 +135,7 @@ def tensor(
         )
         made = data.detach().clone()
         made = made if dtype is None else made.to(dtype)
-        device = data.spec.device if device is None else device
+        device = data._spec.device if device is None else device
     else:
         made = _from_number(data, dtype)
         if made is None:
@@ -476,7 +476,7 @@ def number_like(like: Tensor, value: Any) -> Tensor:
     Raises:
         RuntimeError: if it is a whole number beyond those of the dtype.
     """
-    spec, kind = like.spec, like.spec.dtype
+    spec, kind = like._spec, like._spec.dtype
     dtypes.check_fits(value, kind)
     if kind.is_floating_point:
         if len(of_numbers) >= record.MAX_RECIPES:
@@ -631,17 +631,17 @@ def empty_strided(
 def laid_out_like(made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
     """A new tensor in C order, whose elements nobody has told apart, with the strides that PyTorch gives to
     what is like another one."""
-    spec = made.spec
-    if made.__class__ in tracers or (input.spec.strides == spec.strides and memory_format is None):
+    spec = made._spec
+    if made.__class__ in tracers or (input._spec.strides == spec.strides and memory_format is None):
         return made
     formats.check("empty_like", memory_format)
-    strides = formats.strides_like(spec.shape, input.spec.strides, memory_format)
+    strides = formats.strides_like(spec.shape, input._spec.strides, memory_format)
     if strides == spec.strides:
         return made
     turned: Tensor = record.result(
-        made.storage.value, spec_of(spec.shape, strides, spec.dtype, spec.device)
+        made._storage.value, spec_of(spec.shape, strides, spec.dtype, spec.device)
     )
-    turned.needs_grad = made.needs_grad
+    turned._needs_grad = made._needs_grad
     return turned
 
 
@@ -658,7 +658,7 @@ def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
         device: Any = None, requires_grad: bool = False, memory_format: Any = None, **more: Any,
     ) -> Tensor:  # fmt: skip
         record.check_tensor(name, "input", 1, input)
-        place = input.spec.device if device is None else device
+        place = input._spec.device if device is None else device
         more.update(
             dtype=dtype or input.dtype, layout=layout, device=place, requires_grad=requires_grad
         )
@@ -691,7 +691,7 @@ def _new(name: str, make: Any, call: str, shown: str) -> None:
     def method(
         self: Tensor, *args: Any, dtype: Dtype | None = None, device: Any = None, **more: Any
     ) -> Tensor:
-        place = self.spec.device if device is None else device
+        place = self._spec.device if device is None else device
         more.update(dtype=dtype or self.dtype, device=place)
         if self.__class__ in tracers and name != "tensor":
             return made_beside(self, make, args, more)
@@ -825,7 +825,7 @@ def _row(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
 
 def place_of(device: Any, out: Any) -> devices.device:
     """The device that is asked for, or that of `out`, or the default one."""
-    return out.spec.device if device is None and out is not None else devices.check(device)
+    return out._spec.device if device is None and out is not None else devices.check(device)
 
 
 def _ramp(count: int, start: Any, step: Any, kind: Dtype, place: devices.device) -> Any:
@@ -1031,7 +1031,7 @@ class LegacyType(type):
         return legacy_tensor(args, kwargs, cls.dtype, cls.place)
 
     def __instancecheck__(cls, value: Any) -> bool:
-        is_here = record.is_tensor(value) and value.spec.device.type == cls.place
+        is_here = record.is_tensor(value) and value._spec.device.type == cls.place
         return is_here and value.dtype is cls.dtype
 
 

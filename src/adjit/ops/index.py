@@ -59,22 +59,22 @@ def is_place(x: Tensor, key: Any) -> bool:
     """Whether a key is a tensor of indices along the first axis, where `x` is."""
     if key.__class__ is not Tensor:
         return False
-    spec = key.spec
+    spec = key._spec
     return (
-        spec.dtype is dtypes.int64 and bool(spec.ndim and x.ndim) and spec.device is x.spec.device
+        spec.dtype is dtypes.int64 and bool(spec.ndim and x.ndim) and spec.device is x._spec.device
     )
 
 
 def is_rows_mask(x: Tensor, key: Any) -> bool:
     """Whether a key is a mask over leading axes of `x`, where that lies in C order."""
-    if key.__class__ is not Tensor or key.spec.dtype is not dtypes.bool:
+    if key.__class__ is not Tensor or key._spec.dtype is not dtypes.bool:
         return False
-    axes, spec = key.spec.ndim, x.spec
+    axes, spec = key._spec.ndim, x._spec
     return bool(
         axes
-        and tuple(spec.shape)[:axes] == key.spec.shape
+        and tuple(spec.shape)[:axes] == key._spec.shape
         and spec.contiguous
-        and key.spec.device is spec.device
+        and key._spec.device is spec.device
     )
 
 
@@ -99,7 +99,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         else:
             put_into(viewed, as_value(x, value))
         return
-    if value.__class__ in (float, int) and x.spec.dtype.is_floating_point and is_rows_mask(x, key):
+    if value.__class__ in (float, int) and x._spec.dtype.is_floating_point and is_rows_mask(x, key):
         x.masked_fill_(key.view(*key.shape, *[1] * (x.ndim - key.ndim)), value)
         return
     value = as_value(x, value)
@@ -127,14 +127,14 @@ def put_number(viewed: Tensor, value: Any) -> None:
         viewed.copy_(creation.number_like(viewed, value))
         return
     inplace.check(viewed)
-    write.refuse_overlapping(viewed.spec)
-    dtypes.check_fits(value, viewed.spec.dtype)
+    write.refuse_overlapping(viewed._spec)
+    dtypes.check_fits(value, viewed._spec.dtype)
     write.assign_number(viewed, value)
 
 
 def put_into(viewed: Tensor, value: Tensor) -> None:
     """Write what is assigned into a view."""
-    if value.spec.shape == viewed.spec.shape:
+    if value._spec.shape == viewed._spec.shape:
         viewed.copy_(value)
         return
     value = without_leading_ones(value, viewed.ndim)
@@ -142,7 +142,7 @@ def put_into(viewed: Tensor, value: Tensor) -> None:
         not is_differentiated(value)
         and broadcasts_to(value.shape, viewed.shape)
         and value.__class__ not in tracers
-        and value.storage is not viewed.storage  # expanded, it may be a part of what is written
+        and value._storage is not viewed._storage  # expanded, it may be a part of what is written
     )
     viewed.copy_(value if is_fit else value.expand(viewed.shape))
 
@@ -173,7 +173,7 @@ def as_value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return creation.full((), value, dtype=x.spec.dtype, device=x.spec.device)
+        return creation.full((), value, dtype=x._spec.dtype, device=x._spec.device)
     name = type(value).__name__
     if isinstance(value, np.ndarray):
         name = "numpy.ndarray"
@@ -203,7 +203,7 @@ def raise_zero_dim() -> None:
 
 def picked(x: Tensor, dim: int, k: int, axis: int) -> Tensor:
     """`x` with one index of an axis, which is called `axis` in the error."""
-    spec = x.spec
+    spec = x._spec
     size = tuple.__getitem__(spec.shape, dim)
     if not -size <= k < size:
         raise IndexError(f"index {k} is out of bounds for dimension {axis} with size {size}")
@@ -217,7 +217,7 @@ def sliced(x: Tensor, dim: int, key: slice) -> Tensor:
         raise ValueError(
             "step must be greater than zero" if step.__index__() else "slice step cannot be zero"
         )
-    start, stop, step = key.indices(tuple.__getitem__(x.spec.shape, dim))
+    start, stop, step = key.indices(tuple.__getitem__(x._spec.shape, dim))
     return slicing.slice_dim(x, dim, start, max(start, stop), step)
 
 
@@ -249,14 +249,16 @@ def part_of(x: Tensor, key: tuple[Any, ...]) -> Tensor:
     """The view that a key makes, as one view: its gradient is padded once, not once for each axis."""
     if x.__class__ in tracers or not record.needs_grad(x):
         return walk_steps(x, key)[0]
-    found, _ = walk_steps(record.make_tensor(x.storage, x.spec, x.offset, x.counter), key)
-    if found.view_of is None:
+    found, _ = walk_steps(
+        record.make_tensor(x._storage, x._spec, x._offset, x._version_counter), key
+    )
+    if found._view_of is None:
         return x
-    origin, spec = x.spec, found.spec
+    origin, spec = x._spec, found._spec
     last = next(item for item in reversed(key) if not is_kept(item))
     kinds = {int: "Select", slice: "Slice", NoneType: "Unsqueeze"}
     return alias(
-        x, spec.shape, spec.strides, found.offset, f"{kinds[last.__class__]}Backward0",
+        x, spec.shape, spec.strides, found._offset, f"{kinds[last.__class__]}Backward0",
         lambda g: slicing.scatter_part(g, origin, "index", *key),
     )  # fmt: skip
 
@@ -375,8 +377,10 @@ def contains_tensor(items: Sequence[Any]) -> bool:
 
 def on_device_of(x: Tensor, index: Tensor) -> Tensor:
     """An index where `x` is: one on the host goes with every tensor."""
-    place = x.spec.device
-    return index if index.spec.device is place or index.spec.device is not CPU else index.to(place)
+    place = x._spec.device
+    return (
+        index if index._spec.device is place or index._spec.device is not CPU else index.to(place)
+    )
 
 
 def as_index(item: Any) -> Tensor | None:

@@ -92,7 +92,7 @@ def recipe_key(tensors: Any, dim: Any) -> tuple[Any, ...] | None:
     """What joining depends on, where the arguments are of the usual kinds."""
     if (tensors.__class__ is list or tensors.__class__ is tuple) and dim.__class__ is int:
         try:
-            return dim, tensors.__class__, *[t.spec for t in tensors]
+            return dim, tensors.__class__, *[t._spec for t in tensors]
         except AttributeError:
             pass  # told by `check_tensors`
     return None

@@ -19,7 +19,7 @@ def last(ndim: int) -> Shape:
 
 def channels_last(x: Tensor) -> bool:
     """Whether the elements of an (N, C, *) tensor lie densely with the channels at the end."""
-    spec = x.spec
+    spec = x._spec
     if spec.contiguous or spec.ndim < 3:
         return False
     order = last(spec.ndim)
@@ -31,7 +31,7 @@ def in_memory(x: Tensor, at_end: bool) -> Tensor:
     if not at_end:
         return x.contiguous()
     moved = x.permute(last(x.ndim))
-    return turned(x) if x.spec.contiguous and not moved.spec.contiguous else moved.contiguous()
+    return turned(x) if x._spec.contiguous and not moved._spec.contiguous else moved.contiguous()
 
 
 def turned(x: Tensor) -> Tensor:

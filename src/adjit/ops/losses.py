@@ -343,7 +343,7 @@ def check_classes(x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         raise RuntimeError(
             f"expected target dtype to be Long or Byte, but got {target.dtype.legacy}"
         )
-    if target.dtype is dtypes.int64 and target.spec.contiguous:
+    if target.dtype is dtypes.int64 and target._spec.contiguous:
         return target
     return target.detach().to(dtypes.int64).contiguous()
 

@@ -95,7 +95,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
         room, found = places_of_few(input)
         few = int(found.item())
         spec = spec_of(Size((few, axes)), (1, few), dtypes.int64)
-        return result(room.storage.value, spec)
+        return result(room._storage.value, spec)
     x = input.detach().contiguous()
     ends = block_ends(x)
     count = int(ends[-1].item())
@@ -125,10 +125,10 @@ MOST_PICKED = 16 << 10  # elements of a tensor whose rows are picked by one kern
 
 def rows_where(x: Tensor, mask: Tensor) -> Tensor:
     """The rows of `x` where a mask over its first axes is set, without history."""
-    rest = tuple(x.spec.shape)[mask.ndim :]
-    if mask.numel() <= kernels.COUNT_BLOCK and x.numel() <= MOST_PICKED and x.spec.device is CPU:
+    rest = tuple(x._spec.shape)[mask.ndim :]
+    if mask.numel() <= kernels.COUNT_BLOCK and x.numel() <= MOST_PICKED and x._spec.device is CPU:
         room, found = picked_few(x, mask)
-        return result(room.storage.value, dense_spec((int(found.item()), *rest), x.spec.dtype))
+        return result(room._storage.value, dense_spec((int(found.item()), *rest), x._spec.dtype))
     places = nonzero(mask.reshape(-1)).reshape(-1)
     return read_rows(x.detach().reshape(mask.numel(), *rest), [0], [places], IN_BRACKETS)
 

@@ -647,9 +647,9 @@ def folds(x: Tensor, y: Tensor) -> bool:
 
     That spares the gradient of `y` an intermediate with batch axes.
     """
-    if x.spec.ndim < 3 or y.spec.ndim > 2:
+    if x._spec.ndim < 3 or y._spec.ndim > 2:
         return False
-    if x.spec.contiguous or y.requires_grad or x.numel() == 0:
+    if x._spec.contiguous or y.requires_grad or x.numel() == 0:
         return True
     strides = x.stride()
     return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
@@ -685,7 +685,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     record.check_tensor("matmul", "other", 2, other)
     x, y = input, other
-    left, right = x.spec.ndim, y.spec.ndim
+    left, right = x._spec.ndim, y._spec.ndim
     if left == right == 2:
         return mm.on(x, y)
     if left == 0 or right == 0:
@@ -704,7 +704,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if left == 1:
             return as_own(mm(x.unsqueeze(0), y).squeeze(0))
         if folds(x, y):
-            return as_own(mm(lines_of(x), y).view(*x.spec.shape[:-1], y.spec.shape[1]))
+            return as_own(mm(lines_of(x), y).view(*x._spec.shape[:-1], y._spec.shape[1]))
         return batched(x, y)
     if left == 1:
         turned = y.transpose(-2, -1)

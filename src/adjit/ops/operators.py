@@ -62,7 +62,7 @@ def operator(op: Elementwise) -> Operator:
 def power(self: Any, exponent: Any) -> Any:
     """self ** exponent; the usual numbers have bodies of their own."""
     kind = exponent.__class__
-    if (kind is int or kind is float) and self.spec.dtype.is_floating_point:
+    if (kind is int or kind is float) and self._spec.dtype.is_floating_point:
         op = SPECIAL_POWERS.get(exponent)
         return power_by_number.record(self, exponent) if op is None else op.record(self)
     return pow(self, exponent) if is_operand(exponent) else NotImplemented

@@ -44,35 +44,35 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if tracers and is_traced((self, src)):
         return inplace.adopt(self, copy_of(self, src))
     if write.can_assign(self, src):
-        write.refuse_overlapping(self.spec)
+        write.refuse_overlapping(self._spec)
         write.assign(self, src)
         return self
-    if self.storage.shared and _can_be_read_there(self, src):
+    if self._storage.shared and _can_be_read_there(self, src):
         write.store(self, src if src.shape == self.shape else expand(src, self.shape))
         return self
     if copy_slices.can_assign(self, src):
         copy_slices.assign(self, src)
         return self
     made = inplace.adopt(self, copy_of(self, src))
-    if not non_blocking and src.spec.device is not self.spec.device:
+    if not non_blocking and src._spec.device is not self._spec.device:
         wait_for_copies(src)
     return made
 
 
 def _can_be_read_there(t: Tensor, source: Tensor) -> bool:
     """Whether the kernel that writes into shared memory reads and converts another tensor where it lies."""
-    spec, given = t.spec, source.spec
+    spec, given = t._spec, source._spec
     if spec.dtype is not given.dtype and spec.dtype is dtypes.bool:
         return False
     is_here = spec.device is given.device is devices.CPU and is_dense(spec.shape, spec.strides)
-    apart = t.storage is not source.storage and not source.storage.shared
+    apart = t._storage is not source._storage and not source._storage.shared
     return is_here and apart and _is_out_of_graph(t) and _is_out_of_graph(source)
 
 
 def _is_out_of_graph(t: Tensor) -> bool:
-    if t.edge is not None or t.needs_grad:
+    if t._edge is not None or t._needs_grad:
         return False
-    return t.view_of is None or not t.view_of.base.needs_grad
+    return t._view_of is None or not t._view_of.base._needs_grad
 
 
 @operation("CopyBackwards")
@@ -80,8 +80,8 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
     """`src` with the shape, strides and dtype of `self`."""
     if src.shape != self.shape:
         src = expand(src, self.shape)
-    spec = self.spec
-    if src.spec.device is not spec.device:
+    spec = self._spec
+    if src._spec.device is not spec.device:
         src = write.move(src, spec.device)
     target = (
         spec

@@ -326,7 +326,7 @@ def normal_around(mean: Any, std: Any, generator: Generator | None) -> Tensor:
     """Normal numbers around tensors."""
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     shape = tuple(broadcast_shapes(*[t.shape for t in tensors]))
-    place = common_device([t.spec for t in tensors])
+    place = common_device([t._spec for t in tensors])
     return draw_normal(shape, tensors[0].dtype, 0.0, 1.0, generator, place) * std + mean
 
 

@@ -94,7 +94,7 @@ def pack_layer(w_ih: Tensor, w_hh: Tensor, bias: Tensor | None) -> PackedLayer:
     weights = w_hh.contiguous(), w_ih.contiguous()
     given = (*weights, *dense_or(weights[0], bias))
     recipe = recipe_of(
-        kernels.pack_layer, tuple([t.spec for t in given]),
+        kernels.pack_layer, tuple([t._spec for t in given]),
         [((panels * (apart + beside) + columns + panel,), kind)],
         bind={"T": kind}, n=2 * panels, grain=max(1, GRAIN // (max(hidden, inputs) * panel + 1)),
         words=(hidden, inputs, apart, beside, columns, panel, bias is not None),
@@ -130,7 +130,7 @@ def launch_steps(
     )  # fmt: skip
     recipe = recipe_of(
         [running] if packed else [packing, running],
-        tuple([t.spec for t in inputs]), [(shape, kind) for shape in outputs],
+        tuple([t._spec for t in inputs]), [(shape, kind) for shape in outputs],
         bind={"I": dtypes.int64, "T": kind},
         words=(
             steps, rows, batch, hidden, depth, columns, line, along, panel, reverse, sizes is not None,

@@ -28,14 +28,14 @@ def zeros_in(spec: Spec) -> Tensor:
 def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """Zeros in the geometry of `base`, with `g` added where a strided region of it lies."""
     base, region, offset = follow(base, region, offset)
-    if g.spec.contiguous is False:
+    if g._spec.contiguous is False:
         g = clone(g, memory_format=contiguous_format)
     flat = zeros_in(dense_spec((base.numel,), base.dtype, base.device))
     out = launch(
         strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
         words=(base.numel, offset, *_walk_of(region)), n=1,
     )  # fmt: skip
-    return record.make_tensor(out.storage, base)
+    return record.make_tensor(out._storage, base)
 
 
 scatter_strided.linear("g")
@@ -80,10 +80,10 @@ def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     laid = _laid_out(g, base)
     before, behind = -min(offset, 0), max(offset + region.extent - base.numel, 0)
     if before or behind:  # the region may show elements of the storage that `base` does not have
-        flat = record.make_tensor(laid.storage, dense_spec((base.numel,), base.dtype, base.device))
+        flat = record.make_tensor(laid._storage, dense_spec((base.numel,), base.dtype, base.device))
         laid = zeros(before + base.numel + behind, dtype=base.dtype, device=base.device)
         laid.narrow(0, before, base.numel).copy_(flat)
-    view = record.make_tensor(laid.storage, region, offset + before)
+    view = record.make_tensor(laid._storage, region, offset + before)
     return clone(view, memory_format=contiguous_format)
 
 
@@ -101,10 +101,10 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
     write.store(
-        record.make_tensor(laid.storage, region, offset),
+        record.make_tensor(laid._storage, region, offset),
         expand(zeros_in(dense_spec((), base.dtype, base.device)), region.shape),
     )
-    return record.make_tensor(laid.storage, base)
+    return record.make_tensor(laid._storage, base)
 
 
 without_region.linear("g")
@@ -185,11 +185,11 @@ def steps_along(axes: list[tuple[int, int, int]], elements: int) -> list[int]:
 
 def _laid_out(g: Tensor, base: Spec) -> Tensor:
     """`g` with the strides of `base` and nothing else in its storage: its value, or a copy."""
-    storage = g.storage
-    if g.spec is base and not (g.offset or storage.shared) and base.numel == storage.spec.numel:
+    storage = g._storage
+    if g._spec is base and not (g._offset or storage.shared) and base.numel == storage.spec.numel:
         return record.make_tensor(record.make_storage(storage.value, base), base)
     flat = empty((base.numel,), dtype=base.dtype, device=base.device)
-    target = record.make_tensor(flat.storage, base)
-    target.storage.spec = base
+    target = record.make_tensor(flat._storage, base)
+    target._storage.spec = base
     write.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
     return target

@@ -48,7 +48,7 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     if self.requires_grad:
         raise RuntimeError("cannot resize variables that require grad")
     shape = checked_shape(size)
-    old = self.spec
+    old = self._spec
     if shape == old.shape and memory_format is None:
         return self
     strides = formats.strides_in(shape, memory_format or formats.contiguous_format)
@@ -227,7 +227,7 @@ def asarray(
             f"can't alias tensor with dtype '{found.dtype.legacy}' into dtype '{kind.legacy}'."
         )
     made = found.to(place, kind)
-    if copy and made.storage is found.storage:
+    if copy and made._storage is found._storage:
         made = made.clone()
     return _with_gradients(made, requires_grad)
 

@@ -36,8 +36,8 @@ def float_words(numbers: Sequence[float]) -> list[int]:
 
 def is_whole(t: Tensor) -> bool:
     """Whether a tensor is all of a storage of its own, in C order."""
-    storage, spec = t.storage, t.spec
-    return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
+    storage, spec = t._storage, t._spec
+    return spec is storage.spec and spec.contiguous and not (t._offset or storage.shared)
 
 
 class RecordedTable(NamedTuple):
@@ -66,16 +66,16 @@ def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, Tabl
     """
     found: dict[int, Tables] = {}
     for k, (param, grad) in enumerate(zip(params, grads, strict=True)):
-        if param.spec.nbytes >= deferred.LEAST:
+        if param._spec.nbytes >= deferred.LEAST:
             tables = _tables_of(param, grad)
             if tables:
                 found[k] = tables
             if state.session is None:
-                storage = param.storage
+                storage = param._storage
                 _dense[storage] = steps = 0 if tables else _dense.get(storage, 0) + 1
                 deferred.track_table(storage, waits=steps & (steps - 1) == 0)
             elif tables:
-                state.session.can_wait(grad.storage.value)
+                state.session.can_wait(grad._storage.value)
     return found
 
 
@@ -85,9 +85,9 @@ _dense: weakref.WeakKeyDictionary[Storage, int] = weakref.WeakKeyDictionary()
 
 def _tables_of(param: Tensor, grad: Tensor) -> Tables | None:
     """What a gradient is the sum of, if these are few tables and its parameter lies plainly."""
-    if not (grad.spec is param.spec and is_whole(param) and is_whole(grad)):
+    if not (grad._spec is param._spec and is_whole(param) and is_whole(grad)):
         return None
-    tables = _summed(grad.storage.value)
+    tables = _summed(grad._storage.value)
     return tables if tables is not None and len(tables) <= kernels.MOST else None
 
 
@@ -158,7 +158,7 @@ def _moved(
     kernel: Any, param: Tensor, tables: Tables, links: Sequence[Node], numbers: tuple[int, ...]
 ) -> Node:
     """Record the parameter moved along the rows of tables, in its place where nobody else looks."""
-    spec, rows = param.spec, [table.rows for table in tables]
+    spec, rows = param._spec, [table.rows for table in tables]
     size, inner = sum(each.size for each in rows), rows[0].inner
     shares = min(size, SHARES)
     pairs = [(_links(table.rows), table.recipe.inputs[2]) for table in tables]
@@ -179,7 +179,7 @@ def _moved(
         (link, table.inputs[2]) for link, table in zip(links, tables, strict=True)
     )
     offsets = chain.from_iterable((0, table.offsets[2]) for table in tables)
-    return _recorded(recipe, (param.storage.value, *read), (0, *offsets), numbers)
+    return _recorded(recipe, (param._storage.value, *read), (0, *offsets), numbers)
 
 
 def _recorded(

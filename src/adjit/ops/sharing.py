@@ -61,7 +61,7 @@ def _share_memory_(self: Tensor) -> Tensor:
         (True, True)
     """
     if self.device is devices.CPU:
-        share(self.storage)
+        share(self._storage)
     return self
 
 
@@ -72,7 +72,7 @@ def _is_shared(self: Tensor) -> bool:
         >>> adjit.zeros(2).is_shared()
         False
     """
-    return self.device is not devices.CPU or is_in_shared_memory(self.storage)
+    return self.device is not devices.CPU or is_in_shared_memory(self._storage)
 
 
 add_method("share_memory_", _share_memory_)

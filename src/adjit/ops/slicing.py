@@ -42,7 +42,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         >>> adjit.tensor([[1, 2], [3, 4]]).select(1, 0)
         tensor([1, 3])
     """
-    spec = input.spec
+    spec = input._spec
     if not spec.ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(dim, spec.ndim)
@@ -57,16 +57,16 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     shape, strides = spec.shape, spec.strides
     return alias(
         input, shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :],
-        input.offset + k * strides[d], "SelectBackward0",
+        input._offset + k * strides[d], "SelectBackward0",
         lambda g: scatter_part(g, spec, "select", d, k),
     )  # fmt: skip
 
 
 def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     """Indices `start:stop:step` of an axis, already within its size: a view."""
-    spec = input.spec
+    spec = input._spec
     shape, strides = list(spec.shape), list(spec.strides)
-    offset = input.offset + start * strides[dim]
+    offset = input._offset + start * strides[dim]
     shape[dim] = max(0, (stop - start + step - 1) // step)
     strides[dim] *= step
     return alias(
@@ -121,13 +121,13 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         >>> adjit.tensor([[1, 2], [3, 4]]).diagonal()
         tensor([1, 4])
     """
-    spec, offset = input.spec, an_int("diagonal", "offset", 2, offset)
+    spec, offset = input._spec, an_int("diagonal", "offset", 2, offset)
     a, b = wrap_dim(dim1, spec.ndim), wrap_dim(dim2, spec.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     rows, columns = spec.shape[a], spec.shape[b]
     length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
-    start = input.offset
+    start = input._offset
     if length:
         start += offset * spec.strides[b] if offset >= 0 else -offset * spec.strides[a]
     rest = [d for d in range(spec.ndim) if d not in (a, b)]
@@ -156,7 +156,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
                 [3, 4, 5]])
     """
     size, step = an_int("unfold", "size", 2, size), an_int("unfold", "step", 3, step)
-    spec = input.spec
+    spec = input._spec
     d = wrap_dim(dimension, spec.ndim)
     length = spec.shape[d] if spec.ndim else 1
     if size < 0:
@@ -173,7 +173,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         input,
         made.shape,
         made.strides,
-        input.offset,
+        input._offset,
         "UnfoldBackward0",
         lambda g: scatter_strided(g, dense, windows, 0),
     )
@@ -205,7 +205,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         >>> adjit.tensor([[1, 2], [3, 4]]).unbind()
         (tensor([1, 2]), tensor([3, 4]))
     """
-    spec = input.spec
+    spec = input._spec
     if not spec.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, spec.ndim)
@@ -224,7 +224,7 @@ def _joined(grads: Sequence[Any], specs: Sequence[Spec], d: int) -> Tensor:
 
 
 def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
-    spec = input.spec
+    spec = input._spec
     parts = _cut(spec, tuple(sizes), d)
     return aliases(input, parts, name, lambda gs: _joined(gs, [s for s, _ in parts], d))
 
@@ -422,13 +422,13 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         raise RuntimeError(
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"
         )
-    start = input.offset if storage_offset is None else int(storage_offset)
-    spec = spec_of(shape, strides, input.dtype, input.spec.device)
+    start = input._offset if storage_offset is None else int(storage_offset)
+    spec = spec_of(shape, strides, input.dtype, input._spec.device)
     memory = input
     while memory.__class__ in tracers and memory.value.shape == memory.shape:
         memory = memory.value
     if memory.__class__ in tracers:
-        first, last = input.offset, input.offset + input.spec.extent
+        first, last = input._offset, input._offset + input._spec.extent
         if spec.numel and (start < first or start + spec.extent > last):
             raise RuntimeError(
                 f"as_strided: sizes {list(shape)}, strides {list(strides)} and storage offset {start} show "
@@ -436,20 +436,20 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
                 "another example"
             )
         return strided(input, spec, start)
-    room = memory.storage.nbytes // input.dtype.itemsize
+    room = memory._storage.nbytes // input.dtype.itemsize
     if spec.numel and (start < 0 or start + spec.extent > room):
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {start}, and "
             f"itemsize {input.dtype.itemsize} requiring a storage size of "
             f"{(start + spec.extent) * input.dtype.itemsize} are out of bounds for storage of size "
-            f"{memory.storage.nbytes}"
+            f"{memory._storage.nbytes}"
         )
     return strided(input, spec, start)
 
 
 def strided(input: Tensor, spec: Spec, start: int) -> Tensor:
     """A view of any geometry, whose first element is at `start` of the storage."""
-    base, offset = input.spec, start - input.offset
+    base, offset = input._spec, start - input._offset
     return alias(
         input,
         spec.shape,
@@ -472,7 +472,7 @@ def scatter_part(g: Tensor, spec: Spec, part: str, *where: Any) -> Tensor:
     """Zeros of a shape, with `g` in the part that a view op shows."""
     out = zeros_in(spec)
     parts_by_name[part](out, *where).copy_(g)
-    return record.make_tensor(out.storage, out.spec)
+    return record.make_tensor(out._storage, out._spec)
 
 
 scatter_part.linear("g")

@@ -35,11 +35,11 @@ def _go_together(params: list[Tensor]) -> bool:
     """Whether one launch can move them all: they are on one device, have one dtype, and no two share
     a storage.
     """
-    kind, place = params[0].spec.dtype, params[0].spec.device
+    kind, place = params[0]._spec.dtype, params[0]._spec.device
     for p in params:
-        if p.spec.dtype is not kind or p.spec.device is not place:
+        if p._spec.dtype is not kind or p._spec.device is not place:
             return False
-    return kind.is_floating_point and len({p.storage for p in params}) == len(params)
+    return kind.is_floating_point and len({p._storage for p in params}) == len(params)
 
 
 def _lie_plainly(written: list[Tensor], read: list[Tensor]) -> bool:
@@ -47,7 +47,7 @@ def _lie_plainly(written: list[Tensor], read: list[Tensor]) -> bool:
     either.
     """
     return all(map(is_whole, written)) and all(
-        t.spec.contiguous and not t.storage.shared for t in read
+        t._spec.contiguous and not t._storage.shared for t in read
     )
 
 
@@ -58,7 +58,7 @@ lie_plainly = basic("multi_tensor", "lie_plainly", _lie_plainly)
 def prepare(rule: str, params: Iterable[Tensor]) -> None:
     """Have a kernel of steps compiled along with those of the first loss."""
     kernel = getattr(kernels, rule)
-    for kind in dict.fromkeys(p.spec.dtype for p in params if p.spec.device is CPU):
+    for kind in dict.fromkeys(p._spec.dtype for p in params if p._spec.device is CPU):
         if kind.is_floating_point:
             expect(instantiate(kernel, {"T": kind}))
 
@@ -141,7 +141,7 @@ def _step(
     read = grads
     are_plain = lie_plainly(written, read)
     if not are_plain and _can_be_seen(written, read):
-        seen = tuple([t.storage.shared > 0 for t in written])
+        seen = tuple([t._storage.shared > 0 for t in written])
         settle()  # first what read them
         recipe, _ = _known_recipe(kernel, params, written, len(words) + 1, seen)
         _replace(recipe, written, read, (*words, len(params)), then)
@@ -152,12 +152,12 @@ def _step(
             _placeholder(t) if is_whole(t) else t.clone(memory_format=contiguous_format)
             for t in old
         ]
-        read = [g if g.spec.contiguous else g.contiguous() for g in grads]
+        read = [g if g._spec.contiguous else g.contiguous() for g in grads]
     recipe, is_large = _known_recipe(kernel, written[: len(params)], written, len(words) + 1)
     _replace(recipe, written, read, (*words, len(params)), then if are_plain else None)
     if not are_plain:
         write.store_all(old, written, () if then is None else (then,))
-    if is_large or not (are_plain or all(not g.storage.shared for g in read)):
+    if is_large or not (are_plain or all(not g._storage.shared for g in read)):
         settle()
 
 
@@ -165,9 +165,9 @@ def _can_be_seen(written: list[Tensor], read: list[Tensor]) -> bool:
     """Whether all would lie plainly, did others not look at the memory of some; and a write is one that they
     see when the step has been made."""
     return (
-        all(t.spec is t.storage.spec and t.spec.contiguous and not t.offset for t in written)
-        and written[0].spec.device is CPU
-        and all(t.spec.contiguous for t in read)
+        all(t._spec is t._storage.spec and t._spec.contiguous and not t._offset for t in written)
+        and written[0]._spec.device is CPU
+        and all(t._spec.contiguous for t in read)
         and state.session is None
     )
 
@@ -177,13 +177,13 @@ def _known_recipe(
 ) -> tuple[Recipe, bool]:  # fmt: skip
     """The recipe of a step that writes parameters and states, and whether the gradients are large; `here`
     says which are written where they lie, though others look at them."""
-    specs = [p.spec for p in params]
+    specs = [p._spec for p in params]
     key = (kernel, len(written), here, *specs)
     found = _recipes.get(key)
     if found is None:
         if len(_recipes) >= MAX_STEPS:
             _recipes.clear()
-        recipe = _recipe(kernel, [t.spec for t in written], specs, scalars)
+        recipe = _recipe(kernel, [t._spec for t in written], specs, scalars)
         recipe.here = here
         found = _recipes[key] = recipe, sum([spec.nbytes for spec in specs]) >= LARGE
     return found
@@ -191,7 +191,7 @@ def _known_recipe(
 
 def _placeholder(t: Tensor) -> Any:
     """A tensor with the value of another one in a storage of its own."""
-    return make_tensor(make_storage(t.storage.value, t.spec), t.spec)
+    return make_tensor(make_storage(t._storage.value, t._spec), t._spec)
 
 
 _replace = replacing(write.replace)

@@ -170,7 +170,7 @@ def write_rows(
     kind = x.dtype if add else carrier(x.dtype)
     rows = table.axes[2]
     are_whole = (
-        len(axes) == outer == inner_step == steps[2] == 1 and base.spec.device is devices.CPU
+        len(axes) == outer == inner_step == steps[2] == 1 and base._spec.device is devices.CPU
     )
     named = None
     if add and are_whole and 0 < 2 * table.count <= rows and is_filled_with_zeros(base):
@@ -210,8 +210,8 @@ def over_first(out: Tensor, first: Tensor, *, careful: bool = False, copies: boo
 
     A careful one has not written anything if it fails. One that does not copy sees for itself where it writes.
     """
-    recipe = out.storage.value.recipe  # None: another thread has run it
-    if recipe is not None and first.spec is out.spec and write.is_all(first):
+    recipe = out._storage.value.recipe  # None: another thread has run it
+    if recipe is not None and first._spec is out._spec and write.is_all(first):
         begin_over(recipe, careful=careful, copies=copies)
     return out
 

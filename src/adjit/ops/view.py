@@ -77,12 +77,12 @@ def _further_back(size: int, order: Sequence[int], name: str) -> tuple[Any, ...]
 
 
 def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
-    spec = t.spec
+    spec = t._spec
     back = [0] * len(order)
     for k, d in enumerate(order):
         back[d] = k
     return alias(
-        t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t.offset, name,
+        t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t._offset, name,
         ViewPullback(_permuted, (back, name), _further_back),
     )  # fmt: skip
 
@@ -194,7 +194,7 @@ def _matrices_turned(input: Tensor, asked: str) -> Tensor:
             f"{asked} is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
         )
     if not input.ndim:
-        return alias(input, (), (), input.offset, "PermuteBackward0", lambda g: g)
+        return alias(input, (), (), input._offset, "PermuteBackward0", lambda g: g)
     return transpose(input, -2, -1)
 
 
@@ -275,18 +275,18 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """
     if len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
         return _view_dtype(input, dtypes.check(shape[0]))
-    target, strides = _reshaped(input.spec, shape)
+    target, strides = _reshaped(input._spec, shape)
     if strides is None and input.__class__ in tracers:
         return reshape(input, target)  # where PyTorch's lie depends on the axis of the examples
     # Others may write into exported memory, which a copy would not see.
     if (
         strides is None
-        and input.view_of is None
-        and not input.storage.shared
+        and input._view_of is None
+        and not input._storage.shared
         and channels_last(input)
     ):
         copied = input.contiguous()
-        pair(input.storage, copied.storage)
+        pair(input._storage, copied._storage)
         return view(copied, target)
     if strides is None:
         raise RuntimeError(
@@ -313,12 +313,12 @@ def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None
 
 
 def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
-    return alias(t, shape, strides, t.offset, name, reshaping(t.spec.shape))
+    return alias(t, shape, strides, t._offset, name, reshaping(t._spec.shape))
 
 
 def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
     if dtypes.check(kind) is t.dtype:
-        return _viewed(t, t.spec.shape, t.spec.strides, "AliasBackward0")
+        return _viewed(t, t._spec.shape, t._spec.strides, "AliasBackward0")
     raise NotImplementedError(
         f"view(dtype) from {t.dtype} to {kind} is not supported; use .to(dtype) to convert the "
         "values, or .numpy().view() to read the bytes"
@@ -352,7 +352,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
                 [3, 4],
                 [5, 6]])
     """
-    target, strides = _reshaped(input.spec, shape)
+    target, strides = _reshaped(input._spec, shape)
     if strides is None:
         fresh = clone(input, memory_format=contiguous_format)
         return as_own(_viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0"))
@@ -446,10 +446,10 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """
     ndim = input.ndim + 1
     d = wrap_dim(dim, ndim)
-    shape, strides = input.spec.shape, input.spec.strides
+    shape, strides = input._spec.shape, input._spec.strides
     stride = shape[d] * strides[d] if d < input.ndim else 1
     return alias(
-        input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input.offset,
+        input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input._offset,
         "UnsqueezeBackward0", ViewPullback(squeeze, (d,), lambda size, d: (d + 1,)),
     )  # fmt: skip
 
@@ -467,7 +467,7 @@ def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
         >>> adjit.zeros(1, 2, 1).squeeze(-1).shape
         adjit.Size([1, 2])
     """
-    spec, ndim = input.spec, input.ndim
+    spec, ndim = input._spec, input.ndim
     dim = (dim, *dims) if dims else dim
     if dim is None:
         drop = [d for d in range(ndim) if spec.shape[d] == 1]
@@ -482,7 +482,7 @@ def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
     keep = [d for d in range(ndim) if d not in drop]
     shape = spec.shape
     return alias(
-        input, [spec.shape[d] for d in keep], tuple([spec.strides[d] for d in keep]), input.offset,
+        input, [spec.shape[d] for d in keep], tuple([spec.strides[d] for d in keep]), input._offset,
         name, reshaping(shape),
     )  # fmt: skip
 
@@ -494,16 +494,16 @@ def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int
         if self.__class__ in tracers:
             self.become(made)
             return self
-        spec, offset, edge, counter = made.spec, made.offset, made.edge, self.counter
-        info = SimpleNamespace() if edge is None or self.view_of is None else self.view_of
+        spec, offset, edge, counter = made._spec, made._offset, made._edge, self._version_counter
+        info = SimpleNamespace() if edge is None or self._view_of is None else self._view_of
         version = counter.version + 1
         if edge is None:
-            edge = self.edge
+            edge = self._edge
         else:
             fn = edge[0]
             fn.op = view_op(fn.name()[:-1] + "1")
             fn.__class__ = fn.op.node_class
-        self.spec, self.offset, counter.version, self.edge, info.version = (
+        self._spec, self._offset, counter.version, self._edge, info.version = (
             spec, offset, version, edge, version,
         )  # fmt: skip
         return self
@@ -541,7 +541,7 @@ def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
                 [2, 2, 2]])
     """
     target = list(shape_of(sizes))
-    spec = input.spec
+    spec = input._spec
     lead = len(target) - spec.ndim
     if lead < 0:
         raise RuntimeError(
@@ -571,7 +571,7 @@ def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
             )
         strides[d] = step = step if target[d] == 1 else 0  # as if dense, while nothing is repeated
     # The engine sums a gradient that is wider than its input.
-    return alias(input, target, tuple(strides), input.offset, "ExpandBackward0", lambda g: g)
+    return alias(input, target, tuple(strides), input._offset, "ExpandBackward0", lambda g: g)
 
 
 @export(method=True)

@@ -423,7 +423,7 @@ class Optimizer:
             True
         """
         for param in self._params_of_groups():
-            meta = param.meta
+            meta = param._autograd_meta
             if meta is None or meta.grad is None:
                 continue
             if set_to_none:
@@ -532,8 +532,8 @@ def _without(entries: dict[str, Any], others: Iterable[Any]) -> dict[str, Any]:
 def _go_back(before: list[tuple[Any, ...]], state: dict[str, Any], entries: dict[str, Any]) -> None:
     """Give tensors that nobody else looks at their values and versions, and a state its entries."""
     at_once(
-        setting([t.storage for t, _, _ in before], "value", [value for _, value, _ in before]),
-        setting([t.counter for t, _, _ in before], "version", [n for _, _, n in before]),
+        setting([t._storage for t, _, _ in before], "value", [value for _, value, _ in before]),
+        setting([t._version_counter for t, _, _ in before], "version", [n for _, _, n in before]),
         calling([state.clear, partial(state.update, entries)]),
     )
 
@@ -764,7 +764,7 @@ class PerParameterOptimizer(Optimizer):
         params: list[Tensor] = []
         grads: list[Any] = []
         for param in group["params"]:
-            meta = param.meta
+            meta = param._autograd_meta
             grad = None if meta is None else meta.grad
             if grad is not None:
                 params.append(param)
@@ -795,11 +795,11 @@ class PerParameterOptimizer(Optimizer):
         before: list[tuple[Any, ...]] = []
         for t in (param, *state.values()):
             if isinstance(t, Tensor):
-                cell = t.storage
+                cell = t._storage
                 if cell.shared:
                     self._update_shared(param, grad, state, group)
                     return
-                before.append((t, cell.value, t.counter.version))
+                before.append((t, cell.value, t._version_counter.version))
         entries = dict(state)
         try:
             self.update(param, grad, state, group)
@@ -815,8 +815,10 @@ class PerParameterOptimizer(Optimizer):
         """`_update` where others look at memory: what is written there is there for good, so copies change
         first."""
         tensors = [t for t in (param, *state.values()) if isinstance(t, Tensor)]
-        copies = {t: t.detach().clone() for t in tensors if t.storage.shared}
-        before = [(t, t.storage.value, t.counter.version) for t in tensors if t not in copies]
+        copies = {t: t.detach().clone() for t in tensors if t._storage.shared}
+        before = [
+            (t, t._storage.value, t._version_counter.version) for t in tensors if t not in copies
+        ]
         moving = {n: copies.get(v, v) if isinstance(v, Tensor) else v for n, v in state.items()}
         done: list[bool] = []
         try:

@@ -282,7 +282,7 @@ def is_ours(value: Any) -> bool:
 
 def _storage_of(part: Any) -> Any:
     """The storage that a backward function has saved: that of a tensor, or a result's."""
-    return part if part.__class__ is Storage else part.storage
+    return part if part.__class__ is Storage else part._storage
 
 
 def _held_by(kept: Sequence[tuple[Any, ...]]) -> Counter[int]:
@@ -294,7 +294,7 @@ def _held_by(kept: Sequence[tuple[Any, ...]]) -> Counter[int]:
     storages = _counted(
         chain(
             (tuple(entry) for entry in saved.values() if entry[0].__class__ is Storage),
-            ((t.storage, 1 + (t.counter is t.storage)) for t in tensors),
+            ((t._storage, 1 + (t._version_counter is t._storage)) for t in tensors),
         )
     )
     del saved

@@ -111,10 +111,10 @@ def _arrays(tensors: list[Saved]) -> dict[str, Array]:
             if not tensor.is_contiguous() and is_dense(tensor.shape, tensor.stride()):
                 encoded["stride"] = list(tensor.stride())
             continue
-        first = min(t.offset for _, t, _ in members)
-        reach = max(t.offset + t.spec.extent for _, t, _ in members) - first
-        spec = dense_spec((reach,), tensor.dtype, tensor.spec.device)
-        flat = record.make_tensor(tensor.storage, spec, first)
+        first = min(t._offset for _, t, _ in members)
+        reach = max(t._offset + t._spec.extent for _, t, _ in members) - first
+        spec = dense_spec((reach,), tensor.dtype, tensor._spec.device)
+        flat = record.make_tensor(tensor._storage, spec, first)
         whole = (m for m in members if m[1].numel() == reach and m[1].is_contiguous())
         path, stored, _ = next(whole, (f"{path}.storage", flat, None))
         name = _unused(path, arrays)
@@ -122,7 +122,7 @@ def _arrays(tensors: list[Saved]) -> dict[str, Array]:
         for _, member, place in members:
             place["tensor"] = name
             place["shape"], place["stride"] = list(member.shape), list(member.stride())
-            place["offset"] = member.offset - first
+            place["offset"] = member._offset - first
     return arrays
 
 
@@ -130,11 +130,11 @@ def _overlapping(tensors: list[Saved]) -> list[list[Saved]]:
     """Tensors in groups whose ranges of memory overlap, in the order in which they were met."""
     groups: list[list[Saved]] = []
     ends: dict[int, tuple[int, list[Saved]]] = {}  # of the last group of a storage
-    for entry in sorted(tensors, key=lambda entry: entry[1].offset):
+    for entry in sorted(tensors, key=lambda entry: entry[1]._offset):
         tensor = entry[1]
-        key, stop = id(tensor.storage), tensor.offset + tensor.spec.extent
+        key, stop = id(tensor._storage), tensor._offset + tensor._spec.extent
         end, group = ends.get(key, (0, []))
-        if not tensor.numel() or tensor.offset >= end:
+        if not tensor.numel() or tensor._offset >= end:
             group = []
             groups.append(group)
         group.append(entry)

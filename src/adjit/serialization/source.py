@@ -237,7 +237,7 @@ def view_of(base: Tensor, shape: Sequence[int], strides: Sequence[int], offset: 
         raise ValueError(f"{len(shape)} sizes and {len(strides)} strides describe no tensor")
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
         raise ValueError("sizes, strides and offsets must be ints of at least 0")
-    spec = spec_of(Size(shape), tuple(strides), base.dtype, base.spec.device)
+    spec = spec_of(Size(shape), tuple(strides), base.dtype, base._spec.device)
     if spec.numel * base.dtype.itemsize >= 1 << 63:
         raise ValueError(f"a tensor of shape {list(shape)} is too large")
     if spec.numel and offset + spec.extent > base.numel():
@@ -245,9 +245,9 @@ def view_of(base: Tensor, shape: Sequence[int], strides: Sequence[int], offset: 
             f"sizes {list(shape)}, strides {list(strides)} and offset {offset} reach outside of "
             f"{base.numel()} stored elements"
         )
-    if spec.numel == base.storage.spec.numel and is_dense(spec.shape, spec.strides):
-        base.storage.spec = spec  # writes to a tensor that covers its storage are cheaper
-    return record.make_tensor(base.storage, spec, base.offset + offset, base.counter)
+    if spec.numel == base._storage.spec.numel and is_dense(spec.shape, spec.strides):
+        base._storage.spec = spec  # writes to a tensor that covers its storage are cheaper
+    return record.make_tensor(base._storage, spec, base._offset + offset, base._version_counter)
 
 
 def set_attributes(owner: Any, attributes: Any) -> None:

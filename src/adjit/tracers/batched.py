@@ -145,7 +145,7 @@ class BatchLevel(Level):
 
     def wrapped(self, t: Any) -> Any:
         """One example of a tensor with all of them along its first axis."""
-        return tracer(Batched, self, t, spec_of_one(t.spec))
+        return tracer(Batched, self, t, spec_of_one(t._spec))
 
     def full(self, t: Any) -> Any:
         """The tensor with all examples in front: one that they share expanded."""
@@ -193,10 +193,10 @@ class BatchLevel(Level):
     def elementwise(self, op: Any, operands: Any, attributes: Any) -> Any:
         """Apply an elementwise op to all examples: axes are aligned behind theirs."""
         tensors = [t for t in operands if is_tensor(t)]
-        rank = max([t.spec.ndim for t in tensors])
+        rank = max([t._spec.ndim for t in tensors])
         given = [self._aligned(t, rank) if self.has(t) else t for t in operands]
-        kind = tensors[0].spec.dtype
-        if all(t.spec.dtype is kind for t in tensors):
+        kind = tensors[0]._spec.dtype
+        if all(t._spec.dtype is kind for t in tensors):
             return self.wrapped(elementwise_recorder()(op, tuple(given), attributes, False))
         wanted = self._compute_dtype(op, operands)
         if wanted is not self._compute_dtype(op, given) and wanted is not None:
@@ -216,7 +216,7 @@ class BatchLevel(Level):
     def _aligned(self, t: Any, rank: int) -> Any:
         """All examples, each with so many axes, those of size 1 first."""
         value = t.value
-        missing = rank - t.spec.ndim
+        missing = rank - t._spec.ndim
         return value.reshape(self.size, *[1] * missing, *t.shape) if missing else value
 
     def operation(self, op: Any, args: Any, kwargs: Any) -> Any:
@@ -252,7 +252,7 @@ class BatchLevel(Level):
         self, t: Any, shape: Any, strides: Any, offset: int, backward_name: str, vjp: Any
     ) -> Any:
         """View all examples: where one lies is where each does."""
-        spec = t.value.spec
+        spec = t.value._spec
         whole = (self.size, *shape)
         every = (spec.strides[0], *strides)
         made = alias(t.value, whole, every, offset, backward_name, self._of_all(vjp, t.shape))
@@ -260,7 +260,7 @@ class BatchLevel(Level):
 
     def views(self, t: Any, parts: Any, backward_name: str, vjp: Any) -> Any:
         """View all examples, several times."""
-        spec = t.value.spec
+        spec = t.value._spec
         made = [
             (
                 spec_of((self.size, *p.shape), (spec.strides[0], *p.strides), p.dtype, p.device),

@@ -28,24 +28,24 @@ class Tracer(Tensor):
         level: Any
         value: Tensor
 
-    counter = _of_value("counter")
-    needs_grad = _of_value("needs_grad")
-    edge = _of_value("edge")
-    view_of = _of_value("view_of")
-    meta = _of_value("meta")
+    _version_counter = _of_value("_version_counter")
+    _needs_grad = _of_value("_needs_grad")
+    _edge = _of_value("_edge")
+    _view_of = _of_value("_view_of")
+    _autograd_meta = _of_value("_autograd_meta")
 
     @property
-    def storage(self) -> Any:  # type: ignore[override]
+    def _storage(self) -> Any:  # type: ignore[override]
         """There is none: whoever asks has not been told what to do with this tensor."""
         raise NotImplementedError(f"Cannot access storage of {type(self).__name__}TensorImpl")
 
-    def current_fn(self) -> Any:
+    def _current_fn(self) -> Any:
         """`grad_fn` of a view, brought up to date with its base."""
-        return self.value.current_fn()
+        return self.value._current_fn()
 
-    def accumulator(self) -> Any:
+    def _accumulator(self) -> Any:
         """The node at which the gradients of this leaf arrive."""
-        return self.value.accumulator()
+        return self.value._accumulator()
 
     def detach(self) -> Tensor:
         """The same without history."""
@@ -72,11 +72,11 @@ class Tracer(Tensor):
 
     def become(self, other: Tracer) -> None:
         """Stand for what another tracer of this level stands for."""
-        self.value, self.spec, self.offset = other.value, other.spec, other.offset
+        self.value, self._spec, self._offset = other.value, other._spec, other._offset
 
     def like(self, value: Tensor) -> Tensor:
         """A tracer of the same level that stands for another tensor."""
-        return tracer(type(self), self.level, value, self.spec)
+        return tracer(type(self), self.level, value, self._spec)
 
     def parts(self) -> tuple[Tensor, ...]:
         """The tensors behind it that may have a history each."""
@@ -91,5 +91,5 @@ def tracer(cls: type[Any], level: Level, value: Tensor, spec: Any) -> Any:
     """A tracer that stands for `value` and looks like `spec`."""
     made = record.new_tensor(cls)
     made.level, made.value = level, value
-    made.spec, made.offset = spec, value.offset
+    made._spec, made._offset = spec, value._offset
     return made

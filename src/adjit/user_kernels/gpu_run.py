@@ -45,22 +45,22 @@ class GpuArray:
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = tensor
-        self.shape = tuple([np.int64(n) for n in tensor.spec.shape])
-        self.dtype: np.dtype[Any] = tensor.spec.dtype.numpy
+        self.shape = tuple([np.int64(n) for n in tensor._spec.shape])
+        self.dtype: np.dtype[Any] = tensor._spec.dtype.numpy
 
     @property
     def place(self) -> devices.device:
-        found: devices.device = self.tensor.spec.device
+        found: devices.device = self.tensor._spec.device
         return found
 
     @property
     def address(self) -> int:
         t = self.tensor
-        return int(value_of(t.storage).address) + t.offset * t.spec.dtype.itemsize
+        return int(value_of(t._storage).address) + t._offset * t._spec.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        return int(self.tensor.spec.numel) * self.dtype.itemsize
+        return int(self.tensor._spec.numel) * self.dtype.itemsize
 
     def new(self, shape: Sequence[int], dtype: str, fill: float | None = None) -> GpuArray:
         """A new array beside this one."""

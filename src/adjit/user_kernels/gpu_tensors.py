@@ -74,5 +74,5 @@ def results_on(place: devices.device, results: Sequence[Any], kinds: Sequence[An
 
 def memory_on(place: devices.device, t: Tensor) -> Tensor:
     """A dense tensor of undefined elements."""
-    made: Tensor = empty(dense_spec(t.spec.shape, t.spec.dtype, place))
+    made: Tensor = empty(dense_spec(t._spec.shape, t._spec.dtype, place))
     return made

@@ -391,12 +391,12 @@ class KernelCode:
         self, values: Sequence[Any], adjoints: Sequence[Any], wanted: Sequence[Any]
     ) -> tuple[Sequence[Any], list[Tensor]]:
         """The results that are numbers, and the gradients as tensors of the shapes and dtypes of `wanted`."""
-        gradients = [memory_on(self.place, a) if a.spec.ndim else None for a in wanted]
+        gradients = [memory_on(self.place, a) if a._spec.ndim else None for a in wanted]
         arrays = [array_of(g) for g in gradients if g is not None]
         numbers, found = self.module.pullback(*values, *adjoints, *arrays)
         rest = iter(found)
         return numbers, [
-            number(float(next(rest)), a.spec.dtype).to(a.device) if g is None else g
+            number(float(next(rest)), a._spec.dtype).to(a.device) if g is None else g
             for a, g in zip(wanted, gradients, strict=True)
         ]
 

@@ -55,8 +55,8 @@ class DenseLayout:
     def seen(self, t: Tensor) -> Any:
         """What Numba is given for a tensor of this layout, which is not marked as seen by others: it is read
         at once."""
-        value = value_of(t.storage)
-        memory = self.memory_at(value.address + t.offset * self.itemsize)
+        value = value_of(t._storage)
+        memory = self.memory_at(value.address + t._offset * self.itemsize)
         memory.holder = value
         found = np.ndarray(self.shape, self.dtype, memory)
         return found[()] if self.is_number else found
@@ -78,7 +78,7 @@ def layout_of(spec: Spec) -> DenseLayout:
 def array_of(t: Tensor) -> Any:
     """An array on the value of a tensor, a number for one without dimensions; on a GPU a handle."""
     state.deterministic = False
-    spec = t.spec
+    spec = t._spec
     if not spec.contiguous:
         return array_of(t.detach().contiguous())
     if spec.device is not devices.CPU:
@@ -89,7 +89,7 @@ def array_of(t: Tensor) -> Any:
 def values_of(args: Sequence[Any]) -> list[Any]:
     """What Numba is given for arguments: arrays, and numbers for tensors without dimensions."""
     return [
-        a if not isinstance(a, Tensor) else array_of(a if a.spec.ndim else a.cpu()) for a in args
+        a if not isinstance(a, Tensor) else array_of(a if a._spec.ndim else a.cpu()) for a in args
     ]
 
 
@@ -115,7 +115,7 @@ def refuse_shared(code: CallCode, args: Sequence[Any]) -> None:
         first, end = bytes_of(a)
         for n, b in tensors:
             start, stop = bytes_of(b)
-            if n != k and b.storage is a.storage and start < end and first < stop:
+            if n != k and b._storage is a._storage and start < end and first < stop:
                 names = code.kernel.py_func.__code__.co_varnames
                 raise ValueError(
                     f"{names[k]} is written and shares memory with {names[n]}: pass a copy"
@@ -124,8 +124,8 @@ def refuse_shared(code: CallCode, args: Sequence[Any]) -> None:
 
 def bytes_of(t: Tensor) -> tuple[int, int]:
     """Where what a tensor shows of its memory begins and ends."""
-    size = t.spec.dtype.itemsize
-    return t.offset * size, (t.offset + t.spec.extent) * size
+    size = t._spec.dtype.itemsize
+    return t._offset * size, (t._offset + t._spec.extent) * size
 
 
 def kinds_of(args: Sequence[Any]) -> tuple[object, ...] | None:
@@ -138,7 +138,7 @@ def kinds_of(args: Sequence[Any]) -> tuple[object, ...] | None:
         for a in args:
             kind = a.__class__
             if kind in tensor_classes:
-                kinds.append(a.spec)
+                kinds.append(a._spec)
                 if state.grad and needs_grad(a):
                     kinds.append(True)
             else:
@@ -175,14 +175,14 @@ class UsualCall:
         self.tensors = [k for k, a in enumerate(args) if isinstance(a, Tensor)]
         self.looks = [
             None if k not in self.tensors
-            else layout_of(a.spec).seen if a.spec.contiguous
+            else layout_of(a._spec).seen if a._spec.contiguous
             else array_of
             for k, a in enumerate(args)
         ]  # fmt: skip
         self.wanted = [
-            layout_of(dense_spec(args[k].spec.shape, args[k].spec.dtype)) for k in code.wrt
+            layout_of(dense_spec(args[k]._spec.shape, args[k]._spec.dtype)) for k in code.wrt
         ]
-        specs = [args[k].spec if k in self.tensors else None for k in range(len(args))]
+        specs = [args[k]._spec if k in self.tensors else None for k in range(len(args))]
         for k, layout in zip(code.wrt, self.wanted, strict=True):
             specs[k] = layout.spec
         self.inputs = (None, *specs)
@@ -256,12 +256,12 @@ class UsualCall:
             edges[k + 1] = edge_of(args[k])
         rest, kept = list(args), []
         for k in self.tensors:
-            kept.append((args[k], args[k].counter.version, None))
+            kept.append((args[k], args[k]._version_counter.version, None))
             rest[k] = None
         ctx.args = rest
         node = new_grad_node(self.op, edges, self.inputs)
         node.context = ctx
-        node.outputs = tuple([o.spec if isinstance(o, Tensor) else None for o in outs])
+        node.outputs = tuple([o._spec if isinstance(o, Tensor) else None for o in outs])
         node.saved = [packed(one) for one in kept] if state.saving else kept
         ctx._node = weakref.ref(node)
         for k in code.floats:
@@ -300,10 +300,10 @@ def scaled(gradient: Tensor, adjoint: Tensor) -> Tensor:
 
 def is_one(t: Tensor) -> bool:
     """Whether a number is 1 and is there already: nothing is computed to find that out."""
-    if captured_threads or t.__class__ in tracers or t.spec.device is not devices.CPU:
+    if captured_threads or t.__class__ in tracers or t._spec.device is not devices.CPU:
         return False
-    value, kind = t.storage.value, t.spec.dtype
+    value, kind = t._storage.value, t._spec.dtype
     if value.recipe is not None:
         return False
     state.deterministic = False
-    return bool(kind.ctype.from_address(value.address + t.offset * kind.itemsize).value == 1)
+    return bool(kind.ctype.from_address(value.address + t._offset * kind.itemsize).value == 1)

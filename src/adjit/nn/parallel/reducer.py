@@ -100,11 +100,11 @@ class Reducer:
 
     def _used_by(self, outputs: Iterable[Tensor]) -> set[int]:
         """The parameters that a backward from the outputs reaches."""
-        nodes = {id(p.accumulator()): k for k, p in enumerate(self.parameters)}
-        held = [p.accumulator() for p in self.parameters]  # so that the numbers stay theirs
+        nodes = {id(p._accumulator()): k for k, p in enumerate(self.parameters)}
+        held = [p._accumulator() for p in self.parameters]  # so that the numbers stay theirs
         found: set[int] = set()
         ready = [
-            t.accumulator() if t.grad_fn is None else t.grad_fn for t in outputs if t.requires_grad
+            t._accumulator() if t.grad_fn is None else t.grad_fn for t in outputs if t.requires_grad
         ]
         seen: set[GradNode] = set()
         while ready:

@@ -51,8 +51,8 @@ is_supported = why_python is None
 
 def register_layout(**things: type | Callable[..., Any] | int) -> None:
     """Let machine code find things by constants, which it names after them: `NODE_INPUTS` is the offset of a
-    slot where NODE is a class, the place of a field where it is a NamedTuple, that of a parameter where it
-    is a function; NODE is a number where it is one.
+    slot, `inputs` or `_inputs`, where NODE is a class, the place of a field where it is a NamedTuple, that of
+    a parameter where it is a function; NODE is a number where it is one.
 
     Raises:
         ValueError: if a name stands for something else already.
@@ -69,7 +69,7 @@ def register_layout(**things: type | Callable[..., Any] | int) -> None:
             for ancestor in cast(type, thing).__mro__:
                 for slot, member in vars(ancestor).items():
                     if isinstance(member, types.MemberDescriptorType):
-                        _provide(f"{name}_{slot.upper()}", offset_of(member))
+                        _provide(f"{name}_{slot.lstrip('_').upper()}", offset_of(member))
 
 
 def _provide_places(prefix: str, names: Sequence[str]) -> None:
