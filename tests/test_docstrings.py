@@ -46,7 +46,6 @@ INTERNAL = {
     "distributed.ProcessGroup": {"channel", "own_channel"},
     "user_kernels.UserKernel": {"code_for"},
     "utils.flop_counter.FlopCounterMode": {"add", "knows", "ran"},
-    **{f"optim.{name}": {"numbers", "update"} for name in adjit.optim.__all__ if name[0].isupper()},
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
 ONLY = {

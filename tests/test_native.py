@@ -998,7 +998,8 @@ def write_outcome(name, how, first, fallback, monkeypatch):
     if found is NotImplemented:
         return found
     call_site = getattr(t._version_counter, "call_site", None)
-    left = found is t, t._storage.value is value, t._version_counter.version, call_site and call_site[0]
+    version = t._version_counter.version
+    left = found is t, t._storage.value is value, version, call_site and call_site[0]
     return left, described(t, (t, *given)), len(scheduling.pending) - before
 
 
@@ -1168,7 +1169,8 @@ def computed_outcome(how, first, fallback, monkeypatch):
             return type(error), str(error)
     call_site = getattr(t._version_counter, "call_site", None)
     fn = t._edge and type(t._edge[0]).__name__
-    return found is t, t.tolist(), t.dtype, fn, t._version_counter.version, call_site and call_site[0]
+    version = t._version_counter.version
+    return found is t, t.tolist(), t.dtype, fn, version, call_site and call_site[0]
 
 
 @pytest.mark.parametrize("graded", [True, False])

@@ -1285,7 +1285,7 @@ def test_a_launch_for_all_gives_the_bits_of_one_for_each(rule, options, dtype, m
             p.requires_grad_()
         optimizer = getattr(T.optim, rule)(params, **options)
         if not together:
-            monkeypatch.setattr(type(optimizer), "update_together", lambda *_: False)
+            monkeypatch.setattr(type(optimizer), "_update_together", lambda *_: False)
         for step in range(8):
             for k, p in enumerate(params):
                 p.grad = None if (k + step) % 5 == 0 else normal(*p.shape)

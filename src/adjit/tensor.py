@@ -125,6 +125,13 @@ class Tensor(TensorBase):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        for name in Tensor.__slots__:
+            if name in own and not isinstance(own[name], property):
+                raise TypeError(
+                    f"class {cls.__name__} defines {name}, which is a field of every tensor here: "
+                    "choose another name"
+                )
         native.keep_attributes_in_dicts(cls)  # as its own, so that one can become the other
         for hook in subclass_hooks:
             hook(cls)

@@ -98,7 +98,7 @@ WRITES = """
 {f}.requires_grad_(); {f}.detach_(); {f}.retain_grad(); {f}.register_hook(lambda g: g * 2)
 {f}.register_hook(lambda g: g.clamp(-1, 1)); {x}.detach().numpy()[...] = {whole}; {f}.grad = None
 {f}.uniform_(); {f}.normal_(); {f}.exponential_(); {f}.cauchy_(); {f}.log_normal_(); {f}.geometric_(0.5)
-{x}.random_(0, 5); {f}.bernoulli_(0.5); {f}.dropout_(0.5, {flag}); {x}.random_()
+{x}.random_(0, 5); {f}.bernoulli_(0.5); T.dropout_({f}, 0.5, {flag}); {x}.random_()
 {x}.resize_({shape}); {x}.resize_as_({s}); T.resize_as_({x}, {s}); {x2}.fill_diagonal_({number})
 """
 

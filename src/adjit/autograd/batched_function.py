@@ -47,7 +47,7 @@ def apply_to_examples(
             f"implement the vmap staticmethod or set generate_vmap_rule=True. {MORE}"
         )
     in_dims = _parts(lambda a: 0 if level.has(a) else None, tuple(args))
-    given = _parts(lambda a: a.value if level.has(a) else a, tuple(args))
+    given = _parts(lambda a: a._value if level.has(a) else a, tuple(args))
     with below(level):
         if not has_rule:
             made = _generated(base, cls, level, in_dims).apply(*given, **kwargs)
@@ -107,7 +107,7 @@ class _Context:
         """Save them for all examples."""
         ctx, level = self.ctx, self.level
         ctx.are_examples = [level.has(t) for t in tensors]
-        ctx.save_for_backward(*[t.value if level.has(t) else t for t in tensors])
+        ctx.save_for_backward(*[t._value if level.has(t) else t for t in tensors])
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
@@ -117,10 +117,10 @@ class _Context:
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Say it of all examples."""
-        self.ctx.mark_non_differentiable(*[t.value if self.level.has(t) else t for t in tensors])
+        self.ctx.mark_non_differentiable(*[t._value if self.level.has(t) else t for t in tensors])
 
     def __setattr__(self, name: str, value: Any) -> None:
-        held = _OfExamples(value.value) if self.level.has(value) else value
+        held = _OfExamples(value._value) if self.level.has(value) else value
         setattr(self.ctx, name, held)
 
     def __getattr__(self, name: str) -> Any:

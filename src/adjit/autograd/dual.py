@@ -36,83 +36,83 @@ Region = Callable[[Tensor], Tensor]  # a view of a tensor's memory
 class Dual(Tracer):
     """A value with a tangent of the same layout, or none; that of a view is the view of its origin's."""
 
-    __slots__ = ("origin", "own_tangent", "region", "seen")
-    origin: Dual | None  # what this is a view of
-    region: Region | None  # how
-    own_tangent: Any
-    seen: Any  # the tangent of the origin that `own_tangent` is a view of
+    __slots__ = ("_origin", "_own_tangent", "_region", "_seen")
+    _origin: Dual | None  # what this is a view of
+    _region: Region | None  # how
+    _own_tangent: Any
+    _seen: Any  # the tangent of the origin that `_own_tangent` is a view of
 
     @property
-    def tangent(self) -> Any:
+    def _tangent(self) -> Any:
         """The tangent, None where there is none."""
-        if self.level.is_over:
+        if self._level.is_over:
             return None
-        if self.origin is None:
-            return self.own_tangent
-        whole = self.origin.tangent
+        if self._origin is None:
+            return self._own_tangent
+        whole = self._origin._tangent
         if whole is None:
             return None
-        if self.seen is not whole:
-            assert self.region is not None
-            self.own_tangent, self.seen = self.region(whole), whole
-        return self.own_tangent
+        if self._seen is not whole:
+            assert self._region is not None
+            self._own_tangent, self._seen = self._region(whole), whole
+        return self._own_tangent
 
     @property
-    def memory(self) -> Dual:
+    def _memory(self) -> Dual:
         """The dual tensor that this is a view of, and views of that."""
         found = self
-        while found.origin is not None:
-            found = found.origin
+        while found._origin is not None:
+            found = found._origin
         return found
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Let the value begin a graph."""
-        self.value.requires_grad_(requires_grad)
+        self._value.requires_grad_(requires_grad)
         return self
 
-    def like(self, value: Tensor) -> Tensor:
+    def _like(self, value: Tensor) -> Tensor:
         """Another tensor with the same tangent."""
-        made: Tensor = self.level.dual(value, self.tangent)
+        made: Tensor = self._level.dual(value, self._tangent)
         return made
 
-    def parts(self) -> tuple[Tensor, ...]:
+    def _parts(self) -> tuple[Tensor, ...]:
         """The value and the tangent."""
-        return (self.value,) if self.tangent is None else (self.value, self.tangent)
+        return (self._value,) if self._tangent is None else (self._value, self._tangent)
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """The same with `change` of value and tangent."""
-        made: Tensor = self.level.dual(
-            *map(change, self.parts()), *(None,) * (self.tangent is None)
+        made: Tensor = self._level.dual(
+            *map(change, self._parts()), *(None,) * (self._tangent is None)
         )
         return made
 
     def detach(self) -> Tensor:
         """The same without history and without a tangent."""
-        made: Tensor = self.level.dual(self.value.detach(), None)
+        made: Tensor = self._level.dual(self._value.detach(), None)
         return made
 
     @property  # type: ignore[misc]
     def data(self) -> Tensor:
         """The same without history and tangent, with a version counter of its own."""
-        made: Tensor = self.level.dual(self.value.data, None)
+        made: Tensor = self._level.dual(self._value.data, None)
         return made
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        if self.value.__class__ in tracers or self.tangent is None:
-            return repr(self.value)
-        return self._shown(repr(self.tangent) if self.ndim else str(self.tangent.item()))
+        if self._value.__class__ in tracers or self._tangent is None:
+            return repr(self._value)
+        return self._shown(repr(self._tangent) if self.ndim else str(self._tangent.item()))
 
     def _values(self) -> Any:
-        return self.value._values()
+        return self._value._values()
 
     def _number(self) -> Any:
-        return self.value._number()
+        return self._value._number()
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._value)
 
     def __index__(self) -> int:
-        return self.value.__index__()
+        return self._value.__index__()
 
 
 class DualLevel(Level):
@@ -153,30 +153,30 @@ class DualLevel(Level):
         if tangent is not None and tangent._spec.strides != value._spec.strides and overlaps(value):
             value = value.contiguous()  # nobody may write where elements overlap
         made = tracer(Dual, self, value, value._spec)
-        made.origin = made.region = made.seen = None
-        made.own_tangent = None if tangent is None else laid_out(tangent, value)
+        made._origin = made._region = made._seen = None
+        made._own_tangent = None if tangent is None else laid_out(tangent, value)
         return made
 
     def has(self, t: Any) -> bool:
         """Whether a tensor is a dual tensor of this level."""
-        return t.__class__ is Dual and t.level is self
+        return t.__class__ is Dual and t._level is self
 
     def elements(self, t: Any) -> Any:
         """The value."""
-        return t.value
+        return t._value
 
     def value(self, t: Any) -> Any:
         """A tensor without this level's tangent, which parts of a list are too."""
         if t.__class__ is tuple or t.__class__ is list:
             return t.__class__(map(self.value, t))
-        return t.value if self.has(t) else t
+        return t._value if self.has(t) else t
 
     def tangent(self, t: Any) -> Any:
         """The tangent of a tensor, None where there is none; of a list, a list if any part has one."""
         if t.__class__ is tuple or t.__class__ is list:
             found = [self.tangent(part) for part in t]
             return found if any(part is not None for part in found) else None
-        return t.tangent if self.has(t) else None
+        return t._tangent if self.has(t) else None
 
     # ----- primitives -----
 
@@ -229,12 +229,12 @@ class DualLevel(Level):
         self, t: Any, shape: Any, strides: Any, offset: int, backward_name: str, vjp: Any
     ) -> Any:
         """View the value and the tangent."""
-        value, start = t.value, t.value._offset
+        value, start = t._value, t._value._offset
         made = alias(value, shape, strides, offset, backward_name, vjp)
-        memory = t.memory
-        at = made._offset - memory.value._offset
+        memory = t._memory
+        at = made._offset - memory._value._offset
         beyond = at < 0 or at + made._spec.extent > memory._spec.extent
-        if beyond and made._spec.numel and memory.own_tangent is not None:
+        if beyond and made._spec.numel and memory._own_tangent is not None:
             raise RuntimeError(OUTSIDE)
 
         def region(whole: Any) -> Any:
@@ -255,41 +255,41 @@ class DualLevel(Level):
 
             return one
 
-        views = aliases(t.value, parts, backward_name, vjp)
+        views = aliases(t._value, parts, backward_name, vjp)
         return tuple([self.viewed(t, view, region(k)) for k, view in enumerate(views)])
 
     def viewed(self, t: Any, view: Any, region: Region) -> Any:
         """A view of a dual tensor."""
         made = self.dual(view, None)
-        made.origin, made.region = t, region
+        made._origin, made._region = t, region
         return made
 
     def write(self, t: Any, made: Any, overlap: bool) -> None:
         """Write the value, and the tangent where there is one already or one comes."""
         if not self.has(t):
             raise RuntimeError(CAPTURED)
-        inplace.adopt(t.value, self.value(made), overlap=overlap)
+        inplace.adopt(t._value, self.value(made), overlap=overlap)
         self.write_tangent(t, self.tangent(made), overlap)
 
     def write_tangent(self, t: Any, tangent: Any, overlap: bool = False) -> None:
         """Replace the tangent of a dual tensor, which others with the same memory see."""
-        memory = t.memory
-        before = memory.own_tangent
+        memory = t._memory
+        before = memory._own_tangent
         if (tangent is None and before is None) or not t._spec.numel:
             return
         if tangent is None:
-            tangent = t.value.new_zeros(t.shape)
+            tangent = t._value.new_zeros(t.shape)
         # A write under no_grad leaves the value its history, and so it does the tangent.
         keeps_history = before is not None and before.requires_grad and not is_grad_enabled()
         if t is memory and not keeps_history:
-            memory.own_tangent = laid_out(tangent, t.value)
+            memory._own_tangent = laid_out(tangent, t._value)
             return
         if before is None:
-            before = memory.value.new_zeros(memory.shape)
+            before = memory._value.new_zeros(memory.shape)
         with enable_grad() if keeps_history else nullcontext():
             # A new one, since an op may have passed the old one on.
-            memory.own_tangent = laid_out(like_written(before, tangent), memory.value)
-            part = t.tangent
+            memory._own_tangent = laid_out(like_written(before, tangent), memory._value)
+            part = t._tangent
         inplace.adopt(part, tangent, overlap=overlap)
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -333,18 +333,18 @@ class DualLevel(Level):
         if level is None:
             return self.value(t)
         if not isinstance(level, DualLevel):
-            return t.like(self.value_inside(t.value))
-        return level.dual(self.value_inside(t.value), self.value_inside(t.tangent))
+            return t._like(self.value_inside(t._value))
+        return level.dual(self.value_inside(t._value), self.value_inside(t._tangent))
 
     def tangent_inside(self, t: Any) -> Any:
         """`tangent` of a tensor that levels entered later may have wrapped."""
         level = self.later(t)
         if level is None:
             return self.tangent(t)
-        value = self.tangent_inside(t.value)
+        value = self.tangent_inside(t._value)
         if not isinstance(level, DualLevel):
-            return None if value is None else t.like(value)
-        tangent = self.tangent_inside(t.tangent)
+            return None if value is None else t._like(value)
+        tangent = self.tangent_inside(t._tangent)
         if value is None and tangent is not None:
             value = tangent.new_zeros(tangent.shape)
         return None if value is None else level.dual(value, tangent)
@@ -367,12 +367,12 @@ class DualLevel(Level):
 
     def later(self, t: Any) -> Any:
         """The level of a tensor, if it was entered later than this one."""
-        return t.level if t.__class__ in tracers and t.level.number > self.number else None
+        return t._level if t.__class__ in tracers and t._level.number > self.number else None
 
     def adding_axis(self, t: Any, change: Callable[[Any], Any]) -> Any:
         """A dual tensor after a function of its value and tangent."""
-        tangent = t.tangent
-        return self.dual(change(t.value), None if tangent is None else change(tangent))
+        tangent = t._tangent
+        return self.dual(change(t._value), None if tangent is None else change(tangent))
 
     removing_axis = adding_axis
 

@@ -132,7 +132,7 @@ class FunctionCtx(GradContext):
     needs_input_grad: tuple[bool, ...] = ()
     materialize_grads = True
     saved_for_forward: tuple[Any, ...] = ()
-    is_pushing = False  # whether `jvp` runs
+    _is_pushing = False  # whether `jvp` runs
     _saved: tuple[Any, ...] = ()
     _dirty: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
@@ -185,7 +185,7 @@ class FunctionCtx(GradContext):
         Raises:
             RuntimeError: if it was freed by an earlier backward, or overwritten since.
         """
-        if self.is_pushing:
+        if self._is_pushing:
             return self.saved_for_forward
         node = self._node() if self._node is not None else None
         if node is None:
@@ -457,12 +457,12 @@ def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, 
         for t, v in zip(tangents, values, strict=True)
     ]
     versions = [None if t is None else t._version_counter.version for t in tangents]
-    ctx.is_pushing = True
+    ctx._is_pushing = True
     try:
         with below(level):
             found = cls.jvp(ctx, *tangents)
     finally:
-        ctx.is_pushing = False
+        ctx._is_pushing = False
     results = list(found) if isinstance(found, (tuple, list)) else [found]
     if len(results) != len(outs):
         raise RuntimeError(

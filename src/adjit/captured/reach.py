@@ -383,7 +383,7 @@ class Reached:
         attributes = vars(value)
         self._add(Object(value, attributes, name))
         self._push(type(value).step, name)
-        followed = type(value).followed
+        followed = type(value)._followed
         for kept in (
             "param_groups",
             "state",

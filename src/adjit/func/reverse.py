@@ -67,7 +67,7 @@ def fresh(x: Any, run: Differentiated) -> Any:
 
 def _marked(x: Any, run: Differentiated) -> Any:
     if x.__class__ in tracers:
-        return x.like(_marked(x.value, run))
+        return x._like(_marked(x._value, run))
     if not x.dtype.is_floating_point:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
     if record.needs_grad(x):
@@ -131,7 +131,7 @@ def _cut_off(t: Any) -> Any:
     """The same without history; tangents stay, whatever level they are of."""
     if not is_tensor(t):
         return t
-    return t.changed(_cut_off) if t.__class__ in tracers else t.detach()
+    return t._changed(_cut_off) if t.__class__ in tracers else t.detach()
 
 
 def _needs_grad(t: Any) -> bool:
@@ -140,7 +140,7 @@ def _needs_grad(t: Any) -> bool:
 
 def _ends(t: Any) -> list[Any]:
     """The tensors in the graph that a tracer stands for, tangents among them."""
-    return [end for part in t.parts() for end in _ends(part)] if t.__class__ in tracers else [t]
+    return [end for part in t._parts() for end in _ends(part)] if t.__class__ in tracers else [t]
 
 
 def recorded(
@@ -173,7 +173,7 @@ def recorded(
 def _bottom(t: Any) -> Any:
     """The tensor that a tracer stands for in the end."""
     while t.__class__ in tracers:
-        t = t.value
+        t = t._value
     return t
 
 

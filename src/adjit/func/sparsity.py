@@ -95,43 +95,43 @@ class RowMemory:
 class Depending(Tracer):
     """A value, and where the rows of its elements are."""
 
-    __slots__ = ("memory",)
-    memory: RowMemory
+    __slots__ = ("_memory",)
+    _memory: RowMemory
 
     @property
-    def rows(self) -> Matrix | None:
+    def _rows(self) -> Matrix | None:
         """A row for each element, in C order."""
-        found = self.memory.rows
-        return None if found is None else found[self.places.ravel()]
+        found = self._memory.rows
+        return None if found is None else found[self._places.ravel()]
 
     @property
-    def places(self) -> Places:
+    def _places(self) -> Places:
         """Where the elements lie in the memory."""
-        return places_of(self._spec, self._offset - self.memory.start)
+        return places_of(self._spec, self._offset - self._memory.start)
 
-    def like(self, value: Tensor) -> Tensor:
+    def _like(self, value: Tensor) -> Tensor:
         """Another value that depends on the same."""
-        made: Tensor = self.level.depending(value, self.rows)
+        made: Tensor = self._level.depending(value, self._rows)
         return made
 
     def detach(self) -> Tensor:
         """The value, which depends on nothing."""
-        return self.value.detach()
+        return self._value.detach()
 
     def _values(self) -> Any:
-        return self.value._values()
+        return self._value._values()
 
     def _number(self) -> Any:
-        return self.value._number()
+        return self._value._number()
 
     def __bool__(self) -> bool:
-        return bool(self.value)
+        return bool(self._value)
 
     def __index__(self) -> int:
-        return self.value.__index__()
+        return self._value.__index__()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return repr(self.value)
+        return repr(self._value)
 
 
 def places_of(spec: Any, start: int) -> Places:
@@ -165,22 +165,22 @@ class PatternLevel(Level):
                 shape=(value._spec.extent, len(places)),
             )
             rows = order @ rows
-        made.memory = RowMemory(rows, value._offset)
+        made._memory = RowMemory(rows, value._offset)
         return made
 
     def has(self, t: Any) -> bool:
         """Whether a tensor is one of this level."""
-        return t.__class__ is Depending and t.level is self
+        return t.__class__ is Depending and t._level is self
 
     def value(self, t: Any) -> Any:
         """What a tensor stands for; so the parts of a list."""
         if t.__class__ is tuple or t.__class__ is list:
             return t.__class__(map(self.value, t))
-        return t.value if self.has(t) else t
+        return t._value if self.has(t) else t
 
     def rows(self, t: Any) -> Matrix | None:
         """A row for each element of a tensor, None if it depends on nothing."""
-        return t.rows if self.has(t) else None
+        return t._rows if self.has(t) else None
 
     def meet(self, one: Matrix, other: Matrix) -> None:
         """Note that the inputs of a row of one may be multiplied by those of the same row of the other."""
@@ -281,8 +281,8 @@ class PatternLevel(Level):
         self, t: Any, shape: Any, strides: Any, offset: int, backward_name: str, vjp: Any
     ) -> Any:
         """View the value; the memory is the same."""
-        made = alias(t.value, shape, strides, offset, backward_name, vjp)
-        rows, at = t.memory.rows, made._offset - t.memory.start
+        made = alias(t._value, shape, strides, offset, backward_name, vjp)
+        rows, at = t._memory.rows, made._offset - t._memory.start
         if (
             rows is not None
             and made._spec.numel
@@ -296,12 +296,12 @@ class PatternLevel(Level):
 
     def views(self, t: Any, parts: Any, backward_name: str, vjp: Any) -> Any:
         """View the value several times."""
-        return tuple([self.viewed(t, v) for v in aliases(t.value, parts, backward_name, vjp)])
+        return tuple([self.viewed(t, v) for v in aliases(t._value, parts, backward_name, vjp)])
 
     def viewed(self, t: Any, view: Any) -> Any:
         """A view of a tensor of this level."""
         made = tracer(Depending, self, view, view._spec)
-        made.memory = t.memory
+        made._memory = t._memory
         return made
 
     def write(self, t: Any, made: Any, overlap: bool) -> None:
@@ -311,11 +311,11 @@ class PatternLevel(Level):
                 "the function writes into a tensor that is none of its inputs: make it inside of the function, "
                 "with new_zeros or zeros_like of an input"
             )
-        inplace.adopt(t.value, self.value(made), overlap=overlap)
-        memory, rows = t.memory, self.rows(made)
+        inplace.adopt(t._value, self.value(made), overlap=overlap)
+        memory, rows = t._memory, self.rows(made)
         if memory.rows is None and rows is None:
             return
-        places = t.places.ravel()
+        places = t._places.ravel()
         if memory.rows is None:
             size = self.memory_size(t)
             memory.rows = sp.csr_array((size, self.inputs), dtype=bool)
@@ -328,9 +328,9 @@ class PatternLevel(Level):
     @staticmethod
     def memory_size(t: Any) -> int:
         """How many elements there are from where a memory starts."""
-        value = t.value
+        value = t._value
         base = value if value._view_of is None else value._view_of.base
-        return int(base._offset + base._spec.extent - t.memory.start)
+        return int(base._offset + base._spec.extent - t._memory.start)
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A new tensor, which depends on nothing so far."""

@@ -216,7 +216,7 @@ def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
 def old_value(t: TensorBase) -> NewTensor:
     """The value of a tensor as it is now, with its history: a handle that later writes do not reach."""
     if t.__class__ in tracers:
-        return t.changed(old_value)
+        return t._changed(old_value)
     if t._storage.shared:
         old = t.detach().clone()
     else:

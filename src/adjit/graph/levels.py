@@ -125,7 +125,7 @@ def level_of(values: Iterable[Argument]) -> Level | None:
     for value in values:
         level: Level | None = None
         if value.__class__ in tracers:
-            level = value.level
+            level = value._level
         elif value.__class__ is tuple or value.__class__ is list:
             level = level_of(value)
         if level is not None and (found is None or level.number > found.number):
@@ -136,7 +136,7 @@ def level_of(values: Iterable[Argument]) -> Level | None:
 def elements_of(t: NewTensor) -> NewTensor | None:
     """A tensor with the elements of `t` that is no tracer; None where a level has none or many of them."""
     while t.__class__ in tracers:
-        t = t.level.elements(t)
+        t = t._level.elements(t)
     return t
 
 

@@ -513,7 +513,7 @@ class RNNCellBase(Module):
         adjit.Size([12, 2])
     """
 
-    has_two: ClassVar[bool] = False  # whether a cell has two states
+    _has_two: ClassVar[bool] = False  # whether a cell has two states
 
     def __init__(
         self,
@@ -566,22 +566,22 @@ class RNNCellBase(Module):
         name = type(self).__name__
         if input.ndim not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.ndim}D instead")
-        for k, t in enumerate(() if hx is None else hx if self.has_two else (hx,)):
+        for k, t in enumerate(() if hx is None else hx if self._has_two else (hx,)):
             if t.ndim not in (1, 2):
-                what = f"hx[{k}]" if self.has_two else "hidden"
+                what = f"hx[{k}]" if self._has_two else "hidden"
                 raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {t.ndim}D instead")
         is_batched = input.ndim == 2
         x = input if is_batched else input.unsqueeze(0)
         if hx is None:
             size = (x.shape[0], self.hidden_size)
             zeros = input.new_zeros(size)
-            hx = (zeros, zeros) if self.has_two else zeros
+            hx = (zeros, zeros) if self._has_two else zeros
         elif not is_batched:
-            hx = tuple([t.unsqueeze(0) for t in hx]) if self.has_two else hx.unsqueeze(0)
+            hx = tuple([t.unsqueeze(0) for t in hx]) if self._has_two else hx.unsqueeze(0)
         made = function(x, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         if is_batched:
             return made
-        return tuple([t.squeeze(0) for t in made]) if self.has_two else made.squeeze(0)
+        return tuple([t.squeeze(0) for t in made]) if self._has_two else made.squeeze(0)
 
 
 class RNNCell(RNNCellBase):
@@ -639,7 +639,7 @@ class LSTMCell(RNNCellBase):
         (adjit.Size([3, 8]), adjit.Size([3, 8]))
     """
 
-    has_two = True
+    _has_two = True
 
     def __init__(
         self,

@@ -1025,13 +1025,13 @@ class LegacyType(type):
     """Make the classes of tensors of one dtype, which PyTorch had before `tensor`."""
 
     dtype: Dtype
-    place: str
+    _place: str
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        return legacy_tensor(args, kwargs, cls.dtype, cls.place)
+        return legacy_tensor(args, kwargs, cls.dtype, cls._place)
 
     def __instancecheck__(cls, value: Any) -> bool:
-        is_here = record.is_tensor(value) and value._spec.device.type == cls.place
+        is_here = record.is_tensor(value) and value._spec.device.type == cls._place
         return is_here and value.dtype is cls.dtype
 
 
@@ -1053,7 +1053,7 @@ def _legacy_types(place: str) -> dict[str, LegacyType]:
     for kind in kinds:
         name = f"{kind.legacy}Tensor"
         doc = _LEGACY.format(kind=kind.name, name=f"{module}.{name}")
-        own = {"__module__": module, "__doc__": doc, "dtype": kind, "place": place}
+        own = {"__module__": module, "__doc__": doc, "dtype": kind, "_place": place}
         made[name] = LegacyType(name, (), own)
     return made
 
@@ -1070,7 +1070,7 @@ def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:
             raise ValueError(f"invalid type: '{kind}'")
         kind = found
     if isinstance(kind, LegacyType):
-        return kind.dtype, kind.place
+        return kind.dtype, kind._place
     if kind is Tensor:
         return dtypes.get_default_dtype(), None
     return dtypes.check(kind), None

@@ -122,7 +122,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     return written(input, dropped(input, float(p)), inplace)
 
 
-@export(name="dropout", inplace=True)
+@export(name="dropout", inplace="only")
 def plain_dropout(input: Tensor, p: float, train: bool) -> Tensor:
     """`nn.functional.dropout` with all arguments given.
 

@@ -425,8 +425,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     start = input._offset if storage_offset is None else int(storage_offset)
     spec = spec_of(shape, strides, input.dtype, input._spec.device)
     memory = input
-    while memory.__class__ in tracers and memory.value.shape == memory.shape:
-        memory = memory.value
+    while memory.__class__ in tracers and memory._value.shape == memory.shape:
+        memory = memory._value
     if memory.__class__ in tracers:
         first, last = input._offset, input._offset + input._spec.extent
         if spec.numel and (start < first or start + spec.extent > last):

@@ -492,7 +492,7 @@ def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int
         inplace.check(self)
         made = function(self, *args)
         if self.__class__ in tracers:
-            self.become(made)
+            self._become(made)
             return self
         spec, offset, edge, counter = made._spec, made._offset, made._edge, self._version_counter
         info = SimpleNamespace() if edge is None or self._view_of is None else self._view_of

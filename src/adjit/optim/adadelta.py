@@ -48,8 +48,8 @@ class Adadelta(PerParameterOptimizer):
         tensor([0.6838, 1.6838], requires_grad=True)
     """
 
-    kernel = "adadelta_step"
-    followed = frozenset({"lr", "rho", "eps", "weight_decay", "maximize"})
+    _kernel = "adadelta_step"
+    _followed = frozenset({"lr", "rho", "eps", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class Adadelta(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient, times the root of the mean squared step over its own."""
         rho, eps = group["rho"], group["eps"]
         if not state:
-            state.update(self.first_state(param, group))
-        self.count(state, group)
+            state.update(self._first_state(param, group))
+        self._count(state, group)
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
 
@@ -101,11 +101,11 @@ class Adadelta(PerParameterOptimizer):
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
         descend(param, delta, as_scalar(group["lr"]))
 
-    def counts(self, group: dict[str, Any]) -> bool:
+    def _counts(self, group: dict[str, Any]) -> bool:
         return False
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["square_avg", "acc_delta"]
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         return group["rho"], 1 - group["rho"], group["eps"], group["lr"]

@@ -84,7 +84,7 @@ class Adafactor(PerParameterOptimizer):
             },
         )
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient over the estimated root of its mean square, bounded."""
@@ -92,7 +92,7 @@ class Adafactor(PerParameterOptimizer):
         if least_root is None:
             least_root = finfo(param.dtype).eps
         if not state:
-            state["step"] = self.first_step(param, group)
+            state["step"] = self._first_step(param, group)
             if grad.ndim > 1:
                 state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
                 state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
@@ -120,7 +120,7 @@ class Adafactor(PerParameterOptimizer):
         excess = (_root_mean_square(update) / group["d"]).clamp(min=1.0)
         param.addcmul_(update, rate / excess, value=-1)
 
-    def counts(self, group: dict[str, Any]) -> bool:
+    def _counts(self, group: dict[str, Any]) -> bool:
         return False  # what it computes with them is followed
 
 

@@ -49,8 +49,8 @@ class Adagrad(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
-    kernel = "adagrad_step"
-    followed = frozenset({"lr", "lr_decay", "eps", "weight_decay", "maximize"})
+    _kernel = "adagrad_step"
+    _followed = frozenset({"lr", "lr_decay", "eps", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -90,35 +90,35 @@ class Adagrad(PerParameterOptimizer):
         )
         for group in self.param_groups:
             for param in group["params"]:
-                self.state[param] = self.first_state(param, group)
-        steps.prepare(self.kernel, self._params_of_groups())
+                self.state[param] = self._first_state(param, group)
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient over the root of the sum of squares."""
         if not state:
-            state.update(self.first_state(param, group))
-        [lr] = self.count(state, group)
+            state.update(self._first_state(param, group))
+        [lr] = self._count(state, group)
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         state["sum"].addcmul_(grad, grad)
         descend_ratio(param, grad, state["sum"].sqrt().add_(group["eps"]), lr)
 
-    def counts(self, group: dict[str, Any]) -> bool:
+    def _counts(self, group: dict[str, Any]) -> bool:
         return bool(group["lr_decay"] != 0)
 
-    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         total = full_like(param, group["initial_accumulator_value"])
-        return {"step": self.first_step(param, group), "sum": total}
+        return {"step": self._first_step(param, group), "sum": total}
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["sum"]
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         return (), [as_scalar(group["lr"]) / (1 + (step - 1) * group["lr_decay"])]
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         return [group["eps"]]

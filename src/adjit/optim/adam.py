@@ -52,8 +52,8 @@ class Adam(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
-    kernel = "adam_step"
-    followed = frozenset(
+    _kernel = "adam_step"
+    _followed = frozenset(
         {"lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay"}
     )
 
@@ -95,16 +95,16 @@ class Adam(PerParameterOptimizer):
                 "decoupled_weight_decay": decoupled_weight_decay,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the mean gradient over the root of the mean square, both unbiased."""
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
         if not state:
-            state.update(self.first_state(param, group))
-        rate, correction = self.count(state, group)
+            state.update(self._first_state(param, group))
+        rate, correction = self._count(state, group)
 
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
@@ -121,21 +121,21 @@ class Adam(PerParameterOptimizer):
         scale = square.sqrt().div_(correction).add_(group["eps"])
         descend_ratio(param, mean, scale, rate)
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         beta1, beta2 = group["betas"]
         rate = as_scalar(group["lr"]) / (1 - beta1**step)
         return (), (rate, (1 - beta2**step) ** 0.5)
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         beta1, beta2 = group["betas"]
         return shrinking(group), 1 - beta1, beta2, 1 - beta2, group["eps"]
 
-    def choices(self, group: dict[str, Any]) -> Sequence[int]:
+    def _choices(self, group: dict[str, Any]) -> Sequence[int]:
         return [int(bool(group["amsgrad"]))]
 
 

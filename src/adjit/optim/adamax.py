@@ -48,8 +48,8 @@ class Adamax(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
-    kernel = "adamax_step"
-    followed = frozenset({"lr", "betas", "eps", "weight_decay", "maximize"})
+    _kernel = "adamax_step"
+    _followed = frozenset({"lr", "betas", "eps", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class Adamax(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the mean gradient, without bias, over the largest recent one."""
         beta1, beta2 = group["betas"]
         if not state:
-            state.update(self.first_state(param, group))
-        [rate] = self.count(state, group)
+            state.update(self._first_state(param, group))
+        [rate] = self._count(state, group)
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
 
@@ -100,14 +100,14 @@ class Adamax(PerParameterOptimizer):
         largest.copy_((largest * beta2).maximum(grad.abs().add_(group["eps"])))
         descend_ratio(param, mean, largest, rate)
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["exp_avg", "exp_inf"]
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         return (), [as_scalar(group["lr"]) / (1 - group["betas"][0] ** step)]
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         beta1, beta2 = group["betas"]
         return 1 - beta1, beta2, group["eps"]

@@ -50,10 +50,10 @@ class ASGD(PerParameterOptimizer):
         tensor([0.8000, 1.6000], requires_grad=True)
     """
 
-    numbers = ("step", "eta", "mu")
+    _numbers = ("step", "eta", "mu")
 
-    kernel = "asgd_step"
-    followed = frozenset({"lr", "lambd", "alpha", "t0", "weight_decay", "maximize"})
+    _kernel = "asgd_step"
+    _followed = frozenset({"lr", "lambd", "alpha", "t0", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -85,15 +85,15 @@ class ASGD(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Shrink, step along the gradient, and average."""
         if not state:
-            state.update(self.first_state(param, group))
-        shrink, eta, mu = self.count(state, group)
+            state.update(self._first_state(param, group))
+        shrink, eta, mu = self._count(state, group)
         average = state["ax"]
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
@@ -105,14 +105,14 @@ class ASGD(PerParameterOptimizer):
         else:
             average.copy_(param)
 
-    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        eta = self.first_number(as_scalar(group["lr"]), param, group)
-        return {**super().first_state(param, group), "eta": eta}
+    def _first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        eta = self._first_number(as_scalar(group["lr"]), param, group)
+        return {**super()._first_state(param, group), "eta": eta}
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["ax"]
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         lr, lambd, (eta, mu) = as_scalar(group["lr"]), group["lambd"], others

@@ -81,7 +81,7 @@ class Muon(PerParameterOptimizer):
                     f"{param.size()}"
                 )
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Shrink, and step along the nearly orthogonal velocity."""
@@ -97,7 +97,7 @@ class Muon(PerParameterOptimizer):
         param.mul_(1 - lr * group["weight_decay"])
         descend(param, direction, lr * _adjustment(group["adjust_lr_fn"], *param.shape))
 
-    def counts(self, group: dict[str, Any]) -> bool:
+    def _counts(self, group: dict[str, Any]) -> bool:
         return False
 
 

@@ -52,10 +52,10 @@ class NAdam(PerParameterOptimizer):
         tensor([0.8944, 1.8944], requires_grad=True)
     """
 
-    numbers = ("step", "mu_product")
+    _numbers = ("step", "mu_product")
 
-    kernel = "nadam_step"
-    followed = frozenset(
+    _kernel = "nadam_step"
+    _followed = frozenset(
         {
             "lr",
             "betas",
@@ -102,16 +102,16 @@ class NAdam(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient and along its mean, weighted for this step and the next."""
         lr, (beta1, beta2), decay = as_scalar(group["lr"]), group["betas"], group["weight_decay"]
         if not state:
-            state.update(self.first_state(param, group))
-        rate, rate_of_mean, correction = self.count(state, group)
+            state.update(self._first_state(param, group))
+        rate, rate_of_mean, correction = self._count(state, group)
 
         if decay != 0:
             if group["decoupled_weight_decay"]:
@@ -126,10 +126,10 @@ class NAdam(PerParameterOptimizer):
         descend_ratio(param, grad, scale, rate)
         descend_ratio(param, mean, scale, rate_of_mean)
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["exp_avg", "exp_avg_sq"]
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
@@ -140,6 +140,6 @@ class NAdam(PerParameterOptimizer):
         rates = lr * (1 - momentum) / (1 - product), lr * coming / (1 - product * coming)
         return [product], (*rates, 1 - beta2**step)
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         beta1, beta2 = group["betas"]
         return shrinking(group), 1 - beta1, beta2, 1 - beta2, group["eps"]

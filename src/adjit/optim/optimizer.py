@@ -627,79 +627,79 @@ def shrinking(group: dict[str, Any]) -> float:
 
 
 class PerParameterOptimizer(Optimizer):
-    """An optimiser that treats each parameter on its own, by one method: `update`.
+    """An optimiser that treats each parameter on its own, by one method: `_update`.
 
-    One that also has a kernel for many parameters names it: the kernel gets what `moments`, `advance`,
-    `numbers_of_all` and `choices` give, and its results have the bits of `update`'s.
+    One that also has a kernel for many parameters names it: the kernel gets what `_moments`, `_advance`,
+    `_numbers_of_all` and `_choices` give, and its results have the bits of `_update`'s.
 
-    Options that are `followed` are looked up at every step, also by a captured one.
+    Options that are `_followed` are looked up at every step, also by a captured one.
 
-    The state's `step`, and what else is listed in `numbers`, is a Python number, so that counting
+    The state's `step`, and what else is listed in `_numbers`, is a Python number, so that counting
     costs no operation; with `capturable` it is a 0-d tensor, so that a captured step counts on
     when it is replayed. Checkpoints always hold the tensor, as PyTorch's do.
     """
 
-    followed: frozenset[str] = frozenset()
-    numbers: tuple[str, ...] = ("step",)
-    kernel: str = ""  # of `kernels/ops/optim.py`
+    _followed: frozenset[str] = frozenset()
+    _numbers: tuple[str, ...] = ("step",)
+    _kernel: str = ""  # of `kernels/ops/optim.py`
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Move `param` once, in place, along `grad`."""
         raise NotImplementedError
 
-    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """The state of a parameter before its first step."""
-        numbers = {name: self.first_number(1.0, param, group) for name in self.numbers[1:]}
-        moments = {name: zeros_like(param) for name in self.moments(group)}
-        return {"step": self.first_step(param, group), **numbers, **moments}
+        numbers = {name: self._first_number(1.0, param, group) for name in self._numbers[1:]}
+        moments = {name: zeros_like(param) for name in self._moments(group)}
+        return {"step": self._first_step(param, group), **numbers, **moments}
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         """The names of the tensors of a state, in the order in which the kernel has them."""
         raise NotImplementedError
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """What the other numbers of a state are after step `step`, and the kernel's for each parameter."""
         return (), ()
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         """The kernel's numbers for all parameters, after sign and weight decay."""
         return ()
 
-    def choices(self, group: dict[str, Any]) -> Sequence[int]:
+    def _choices(self, group: dict[str, Any]) -> Sequence[int]:
         """The kernel's last words: which of its ways it takes."""
         return ()
 
-    def count(self, state: dict[str, Any], group: dict[str, Any]) -> Sequence[Any]:
-        """Count a step, and give the numbers of `advance` for it."""
+    def _count(self, state: dict[str, Any], group: dict[str, Any]) -> Sequence[Any]:
+        """Count a step, and give the numbers of `_advance` for it."""
         state["step"] += 1
-        kept = [state[name] for name in self.numbers]
+        kept = [state[name] for name in self._numbers]
         others = [value.clone() if isinstance(value, Tensor) else value for value in kept[1:]]
-        after, own = self.advance(group, kept[0], *others)
-        for name, value in zip(self.numbers[1:], after, strict=True):
+        after, own = self._advance(group, kept[0], *others)
+        for name, value in zip(self._numbers[1:], after, strict=True):
             if isinstance(state[name], Tensor):  # it keeps its place
                 state[name].copy_(value)
             else:
                 state[name] = value
         return own
 
-    def update_together(
+    def _update_together(
         self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
         then: Sequence[Callable[[], object]],
     ) -> bool:  # fmt: skip
-        """Move parameters of a group in one launch, with the numbers of `update`; False where
+        """Move parameters of a group in one launch, with the numbers of `_update`; False where
         that cannot be done. `then` puts new states among the others: together with that, if they hold
         anything.
         """
-        if not self.kernel:
+        if not self._kernel:
             return False
         for param, state in zip(params, states, strict=True):
             if not state:
-                state.update(self.first_state(param, group))
-        names = self.numbers
+                state.update(self._first_state(param, group))
+        names = self._numbers
         before: list[Any] = []  # the numbers of the states, until the step is recorded
 
         def undo() -> None:
@@ -714,19 +714,21 @@ class PerParameterOptimizer(Optimizer):
             before[:] = [tuple([state[name] for name in names]) for state in states]
             after, own = {}, {}
             for kept in set(before):
-                others, own[kept] = self.advance(group, kept[0] + 1, *kept[1:])
+                others, own[kept] = self._advance(group, kept[0] + 1, *kept[1:])
                 after[kept] = dict(zip(names, (kept[0] + 1, *others), strict=True))
             for state, kept in zip(states, before, strict=True):
                 state.update(after[kept])
             each = chain.from_iterable(zip(*[own[kept] for kept in before], strict=True))
             decay = 0.0 if group.get("decoupled_weight_decay") else group.get("weight_decay", 0.0)
             sign = -1.0 if group.get("maximize") else 1.0
-            return [*each, sign, decay, *self.numbers_of_all(group)]
+            return [*each, sign, decay, *self._numbers_of_all(group)]
 
-        moments = [state[name] for name in self.moments(group) for state in states]
+        moments = [state[name] for name in self._moments(group) for state in states]
         done = together(calling((before.clear, *then))) if then else before.clear
         try:
-            rule_step(self.kernel, params, moments, grads, numbers, self.choices(group), done, save)
+            rule_step(
+                self._kernel, params, moments, grads, numbers, self._choices(group), done, save
+            )
         except BaseException:
             undo()
             raise
@@ -778,7 +780,7 @@ class PerParameterOptimizer(Optimizer):
         if (
             tensor_lr
             or not go_together(params)
-            or not self.update_together(
+            or not self._update_together(
                 params, grads, states, group,
                 [partial(self.state.__setitem__, params[k], states[k]) for k in fresh] if fresh else (),
             )
@@ -786,12 +788,12 @@ class PerParameterOptimizer(Optimizer):
             if switches.session is not None:
                 self._tell(switches.session, states, group)
             for param, grad, state in zip(params, grads, states, strict=True):
-                self._update(param, -grad if group.get("maximize") else grad, state, group)
+                self._update_whole(param, -grad if group.get("maximize") else grad, state, group)
 
-    def _update(
+    def _update_whole(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """`update`, all or nothing: the parameter and its state change together."""
+        """`_update`, all or nothing: the parameter and its state change together."""
         before: list[tuple[Any, ...]] = []
         for t in (param, *state.values()):
             if isinstance(t, Tensor):
@@ -802,7 +804,7 @@ class PerParameterOptimizer(Optimizer):
                 before.append((t, cell.value, t._version_counter.version))
         entries = dict(state)
         try:
-            self.update(param, grad, state, group)
+            self._update(param, grad, state, group)
             if state:
                 self.state[param] = state
         except BaseException:
@@ -812,8 +814,8 @@ class PerParameterOptimizer(Optimizer):
     def _update_shared(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """`_update` where others look at memory: what is written there is there for good, so copies change
-        first."""
+        """`_update_whole` where others look at memory: what is written there is there for good, so copies
+        change first."""
         tensors = [t for t in (param, *state.values()) if isinstance(t, Tensor)]
         copies = {t: t.detach().clone() for t in tensors if t._storage.shared}
         before = [
@@ -822,7 +824,7 @@ class PerParameterOptimizer(Optimizer):
         moving = {n: copies.get(v, v) if isinstance(v, Tensor) else v for n, v in state.items()}
         done: list[bool] = []
         try:
-            self.update(copies.get(param, param), grad, moving, group)
+            self._update(copies.get(param, param), grad, moving, group)
             then = [
                 partial(state.update, _without(moving, copies.values())),
                 partial(done.append, True),
@@ -842,7 +844,7 @@ class PerParameterOptimizer(Optimizer):
             return [(k, v) for k, v in group.items() if k != "params" and not isinstance(v, Tensor)]
 
         def counts() -> list[Any]:
-            return [s[name] for s in counting() for name in self.numbers]
+            return [s[name] for s in counting() for name in self._numbers]
 
         def count() -> list[int]:
             for s in counting():
@@ -857,20 +859,20 @@ class PerParameterOptimizer(Optimizer):
             return together(map(setitem, known, repeat("step"), [s["step"] for s in known]))
 
         session.depends_on(options)
-        if self.counts(group):
+        if self._counts(group):
             session.depends_on(counts)
         else:
             session.numbers((), count, save=save)
 
-    def counts(self, group: dict[str, Any]) -> bool:
-        """Whether `update` computes with the number of the step."""
+    def _counts(self, group: dict[str, Any]) -> bool:
+        """Whether `_update` computes with the number of the step."""
         return True
 
-    def first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:
+    def _first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:
         """The counter before the first step."""
         return zeros((), device=param.device) if group.get("capturable") else 0
 
-    def first_number(
+    def _first_number(
         self, value: float | Tensor, param: Tensor, group: dict[str, Any]
     ) -> float | Tensor:
         """A number of the state before the first step, or as a checkpoint holds it."""
@@ -881,7 +883,7 @@ class PerParameterOptimizer(Optimizer):
     def _pack_state(self, state: dict[str, Any]) -> dict[str, Any]:
         numbers = {
             name: tensor(float(state[name]))
-            for name in self.numbers
+            for name in self._numbers
             if isinstance(state.get(name), (int, float))
         }
         return {**state, **numbers} if numbers else state
@@ -889,9 +891,9 @@ class PerParameterOptimizer(Optimizer):
     def _unpack_state(
         self, state: dict[str, Any], param: Tensor, group: dict[str, Any]
     ) -> dict[str, Any]:
-        for name in self.numbers:
+        for name in self._numbers:
             if name == "step" and name in state:
-                state[name] = self.first_step(param, group) + int(state[name])
+                state[name] = self._first_step(param, group) + int(state[name])
             elif name in state:
-                state[name] = self.first_number(float(state[name]), param, group)
+                state[name] = self._first_number(float(state[name]), param, group)
         return state

@@ -51,8 +51,8 @@ class RAdam(PerParameterOptimizer):
         tensor([0.8000, 1.6000], requires_grad=True)
     """
 
-    kernel = "radam_step"
-    followed = frozenset(
+    _kernel = "radam_step"
+    _followed = frozenset(
         {"lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay"}
     )
 
@@ -89,16 +89,16 @@ class RAdam(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the mean gradient, from the sixth step on over the root of the mean square."""
         lr, (beta1, beta2), decay = as_scalar(group["lr"]), group["betas"], group["weight_decay"]
         if not state:
-            state.update(self.first_state(param, group))
-        correction, root, share = self.count(state, group)
+            state.update(self._first_state(param, group))
+        correction, root, share = self._count(state, group)
 
         if decay != 0:
             if group["decoupled_weight_decay"]:
@@ -117,10 +117,10 @@ class RAdam(PerParameterOptimizer):
             direction = direction * rectified
         descend(param, direction, lr)
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["exp_avg", "exp_avg_sq"]
 
-    def advance(
+    def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         beta1, beta2 = group["betas"]
@@ -135,6 +135,6 @@ class RAdam(PerParameterOptimizer):
         share = where(length > 5, share, 0.0) if is_tensor else share
         return (), (1 - beta1**step, kept**0.5, share)
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         beta1, beta2 = group["betas"]
         return shrinking(group), 1 - beta1, beta2, 1 - beta2, group["eps"], group["lr"]

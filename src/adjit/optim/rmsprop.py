@@ -51,8 +51,8 @@ class RMSprop(PerParameterOptimizer):
         tensor([0.5000, 1.5000], requires_grad=True)
     """
 
-    kernel = "rmsprop_step"
-    followed = frozenset({"lr", "alpha", "eps", "weight_decay", "maximize"})
+    _kernel = "rmsprop_step"
+    _followed = frozenset({"lr", "alpha", "eps", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -86,16 +86,16 @@ class RMSprop(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient, or its velocity, over the root of the mean square."""
         lr, alpha, momentum = as_scalar(group["lr"]), group["alpha"], group["momentum"]
         if not state:
-            state.update(self.first_state(param, group))
-        self.count(state, group)
+            state.update(self._first_state(param, group))
+        self._count(state, group)
 
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
@@ -114,16 +114,16 @@ class RMSprop(PerParameterOptimizer):
         else:
             descend_ratio(param, grad, scale, lr)
 
-    def counts(self, group: dict[str, Any]) -> bool:
+    def _counts(self, group: dict[str, Any]) -> bool:
         return False
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
-        velocity, mean = self.choices(group)
+    def _moments(self, group: dict[str, Any]) -> list[str]:
+        velocity, mean = self._choices(group)
         return ["square_avg", *["momentum_buffer"] * velocity, *["grad_avg"] * mean]
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         alpha = group["alpha"]
         return alpha, 1 - alpha, 1 - alpha, group["eps"], group["lr"], group["momentum"]
 
-    def choices(self, group: dict[str, Any]) -> Sequence[int]:
+    def _choices(self, group: dict[str, Any]) -> Sequence[int]:
         return int(group["momentum"] > 0), int(bool(group["centered"]))

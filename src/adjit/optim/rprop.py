@@ -47,8 +47,8 @@ class Rprop(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
-    kernel = "rprop_step"
-    followed = frozenset({"etas", "step_sizes", "maximize"})
+    _kernel = "rprop_step"
+    _followed = frozenset({"etas", "step_sizes", "maximize"})
 
     def __init__(
         self,
@@ -78,16 +78,16 @@ class Rprop(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
-        steps.prepare(self.kernel, self._params_of_groups())
+        steps.prepare(self._kernel, self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step against the gradient's sign; where that has changed, wait."""
         (slower, faster), (least, most) = group["etas"], group["step_sizes"]
         if not state:
-            state.update(self.first_state(param, group))
-        self.count(state, group)
+            state.update(self._first_state(param, group))
+        self._count(state, group)
 
         same = grad * state["prev"]  # above zero where the sign is the one of before
         factor = where(same < 0, slower, where(same == 0, 1.0, same.sign()))  # NaN stays
@@ -97,15 +97,15 @@ class Rprop(PerParameterOptimizer):
         param.addcmul_(grad.sign(), state["step_size"], value=-1)
         state["prev"].copy_(grad)
 
-    def counts(self, group: dict[str, Any]) -> bool:
+    def _counts(self, group: dict[str, Any]) -> bool:
         return False
 
-    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+    def _first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         sizes = zeros_like(param).add_(as_scalar(group["lr"]))
-        return {**super().first_state(param, group), "step_size": sizes}
+        return {**super()._first_state(param, group), "step_size": sizes}
 
-    def moments(self, group: dict[str, Any]) -> list[str]:
+    def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["prev", "step_size"]
 
-    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+    def _numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
         return *group["etas"], *group["step_sizes"]

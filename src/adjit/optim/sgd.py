@@ -56,7 +56,7 @@ class SGD(PerParameterOptimizer):
         tensor([0.8000, 1.6000], requires_grad=True)
     """
 
-    followed = frozenset({"lr", "momentum", "dampening", "weight_decay", "maximize"})
+    _followed = frozenset({"lr", "momentum", "dampening", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class SGD(PerParameterOptimizer):
         )
         steps.prepare("momentum_step" if momentum else "sgd_step", self._params_of_groups())
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """`velocity = momentum * velocity + (1 - dampening) * grad`; step along it."""
@@ -109,7 +109,7 @@ class SGD(PerParameterOptimizer):
             grad = grad.add(velocity, alpha=momentum) if group["nesterov"] else velocity
         descend(param, grad, as_scalar(group["lr"]))
 
-    def update_together(
+    def _update_together(
         self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
         then: Sequence[Callable[[], object]],
     ) -> bool:  # fmt: skip

@@ -49,7 +49,7 @@ class SparseAdam(PerParameterOptimizer):
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
-    def update(
+    def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Refuse the gradient, which is dense."""

@@ -70,8 +70,8 @@ class Batched(Tracer):
         raise RuntimeError(ITEM)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        shown = repr(self.value).replace("\n", "\n    ")
-        return f"BatchedTensor(lvl={self.level.depth}, bdim=0, value=\n    {shown}\n)"
+        shown = repr(self._value).replace("\n", "\n    ")
+        return f"BatchedTensor(lvl={self._level.depth}, bdim=0, value=\n    {shown}\n)"
 
 
 def is_batchedtensor(t: Any) -> bool:
@@ -90,7 +90,7 @@ def get_unwrapped(t: Any) -> Any:
     """
     if not isinstance(t, Batched):
         raise RuntimeError("No wrappers present!")
-    return t.value
+    return t._value
 
 
 @functools.lru_cache(4096)
@@ -141,7 +141,7 @@ class BatchLevel(Level):
 
     def has(self, t: Any) -> bool:
         """Whether examples differ in a tensor."""
-        return t.__class__ is Batched and t.level is self
+        return t.__class__ is Batched and t._level is self
 
     def wrapped(self, t: Any) -> Any:
         """One example of a tensor with all of them along its first axis."""
@@ -151,27 +151,27 @@ class BatchLevel(Level):
         """The tensor with all examples in front: one that they share expanded."""
         if t is None:
             return None
-        return t.value if self.has(t) else t.expand(self.size, *t.shape)
+        return t._value if self.has(t) else t.expand(self.size, *t.shape)
 
     def stripped(self, t: Any) -> Any:
         """`full` of a tensor that levels entered later may have wrapped, which keep their examples apart."""
-        if t.__class__ in tracers and t.level.number > self.number:
-            return t.level.adding_axis(t, self.stripped)
+        if t.__class__ in tracers and t._level.number > self.number:
+            return t._level.adding_axis(t, self.stripped)
         return self.full(t)
 
     def dressed(self, t: Any) -> Any:
         """`wrapped` of a tensor that levels entered later may have wrapped: the inverse of `stripped`."""
-        if t.__class__ in tracers and t.level.number > self.number:
-            return t.level.removing_axis(t, self.dressed)
+        if t.__class__ in tracers and t._level.number > self.number:
+            return t._level.removing_axis(t, self.dressed)
         return self.wrapped(t)
 
     def adding_axis(self, t: Any, change: Callable[[Any], Any]) -> Any:
         """A tracer whose tensor a function gave one more axis in front."""
-        return self.wrapped(change(t.value).movedim(1, 0))
+        return self.wrapped(change(t._value).movedim(1, 0))
 
     def removing_axis(self, t: Any, change: Callable[[Any], Any]) -> Any:
         """A tracer of whose tensor a function takes away the first axis."""
-        return self.wrapped(change(t.value.movedim(1, 0)))
+        return self.wrapped(change(t._value.movedim(1, 0)))
 
     # ----- gradients -----
 
@@ -184,7 +184,7 @@ class BatchLevel(Level):
             )
         found = below(
             [self.full(root) for root in roots], [self.stripped(g) for g in grads],
-            [t.value for t in targets],
+            [t._value for t in targets],
         )  # fmt: skip
         return [None if g is None else self.dressed(g) for g in found]
 
@@ -215,7 +215,7 @@ class BatchLevel(Level):
 
     def _aligned(self, t: Any, rank: int) -> Any:
         """All examples, each with so many axes, those of size 1 first."""
-        value = t.value
+        value = t._value
         missing = rank - t._spec.ndim
         return value.reshape(self.size, *[1] * missing, *t.shape) if missing else value
 
@@ -244,7 +244,7 @@ class BatchLevel(Level):
             if any(self.has(given[name]) for name in read):
                 raise RuntimeError(SAME)
             one = given[first]
-            return op.with_bound({**given, first: one.value[0] if self.has(one) else one})
+            return op.with_bound({**given, first: one._value[0] if self.has(one) else one})
 
         return self.draw(of)
 
@@ -252,15 +252,15 @@ class BatchLevel(Level):
         self, t: Any, shape: Any, strides: Any, offset: int, backward_name: str, vjp: Any
     ) -> Any:
         """View all examples: where one lies is where each does."""
-        spec = t.value._spec
+        spec = t._value._spec
         whole = (self.size, *shape)
         every = (spec.strides[0], *strides)
-        made = alias(t.value, whole, every, offset, backward_name, self._of_all(vjp, t.shape))
+        made = alias(t._value, whole, every, offset, backward_name, self._of_all(vjp, t.shape))
         return self.wrapped(made)
 
     def views(self, t: Any, parts: Any, backward_name: str, vjp: Any) -> Any:
         """View all examples, several times."""
-        spec = t.value._spec
+        spec = t._value._spec
         made = [
             (
                 spec_of((self.size, *p.shape), (spec.strides[0], *p.strides), p.dtype, p.device),
@@ -268,7 +268,7 @@ class BatchLevel(Level):
             )
             for p, start in parts
         ]
-        views = aliases(t.value, made, backward_name, self._of_all(vjp, t.shape))
+        views = aliases(t._value, made, backward_name, self._of_all(vjp, t.shape))
         return tuple([self.wrapped(view) for view in views])
 
     def _of_all(self, vjp: Callable[[Any], Any], shape: Any) -> Callable[[Any], Any]:
@@ -295,7 +295,7 @@ class BatchLevel(Level):
         if made.shape != t.shape:
             refuse_written(t.shape, made.shape)
         # One memory for all examples can take what all of them share.
-        inplace.adopt(t.value, self.full(made), overlap=overlap and not self.has(made))
+        inplace.adopt(t._value, self.full(made), overlap=overlap and not self.has(made))
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A new tensor with a part for each example, and what levels around have of each."""
@@ -303,7 +303,7 @@ class BatchLevel(Level):
         def made_of_one(*_: Any, **__: Any) -> Any:
             return function(*args, **kwargs)
 
-        given = tuple([a.value if self.has(a) else a for a in args])
+        given = tuple([a._value if self.has(a) else a for a in args])
         around = level_of(given)
         made = made_of_one() if around is None else around.factory(made_of_one, given, {})
         return self.wrapped(self.full(made).contiguous())

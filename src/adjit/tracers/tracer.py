@@ -13,7 +13,7 @@ from ..tensor import Tensor, plainly
 
 def _of_value(name: str) -> Any:
     """A field that is the one of the tensor behind."""
-    return property(lambda t: getattr(t.value, name), lambda t, new: setattr(t.value, name, new))
+    return property(lambda t: getattr(t._value, name), lambda t, new: setattr(t._value, name, new))
 
 
 class Tracer(Tensor):
@@ -22,11 +22,11 @@ class Tracer(Tensor):
     Where it is in the graph is where `value` is: levels around it, and backward nodes, know only that.
     """
 
-    __slots__ = ("level", "value")
+    __slots__ = ("_level", "_value")
     __torch_function__ = plainly
     if TYPE_CHECKING:
-        level: Any
-        value: Tensor
+        _level: Any
+        _value: Tensor
 
     _version_counter = _of_value("_version_counter")
     _needs_grad = _of_value("_needs_grad")
@@ -41,55 +41,55 @@ class Tracer(Tensor):
 
     def _current_fn(self) -> Any:
         """`grad_fn` of a view, brought up to date with its base."""
-        return self.value._current_fn()
+        return self._value._current_fn()
 
     def _accumulator(self) -> Any:
         """The node at which the gradients of this leaf arrive."""
-        return self.value._accumulator()
+        return self._value._accumulator()
 
     def detach(self) -> Tensor:
         """The same without history."""
-        return self.like(self.value.detach())
+        return self._like(self._value.detach())
 
     @property  # type: ignore[misc]
     def data(self) -> Tensor:
         """The same without history, with a version counter of its own."""
-        return self.like(self.value.data)
+        return self._like(self._value.data)
 
     def detach_(self) -> Tensor:
         """Forget the history."""
-        self.value.detach_()
+        self._value.detach_()
         return self
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
         """Call `hook(grad)` each time a gradient arrives here."""
 
         def on_value(g: Tensor) -> Any:
-            made = hook(self.level.dressed(g))
-            return self.level.stripped(made) if record.is_tensor(made) else made
+            made = hook(self._level.dressed(g))
+            return self._level.stripped(made) if record.is_tensor(made) else made
 
-        return self.value.register_hook(on_value)
+        return self._value.register_hook(on_value)
 
-    def become(self, other: Tracer) -> None:
+    def _become(self, other: Tracer) -> None:
         """Stand for what another tracer of this level stands for."""
-        self.value, self._spec, self._offset = other.value, other._spec, other._offset
+        self._value, self._spec, self._offset = other._value, other._spec, other._offset
 
-    def like(self, value: Tensor) -> Tensor:
+    def _like(self, value: Tensor) -> Tensor:
         """A tracer of the same level that stands for another tensor."""
-        return tracer(type(self), self.level, value, self._spec)
+        return tracer(type(self), self._level, value, self._spec)
 
-    def parts(self) -> tuple[Tensor, ...]:
+    def _parts(self) -> tuple[Tensor, ...]:
         """The tensors behind it that may have a history each."""
-        return (self.value,)
+        return (self._value,)
 
-    def changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """The same with `change` of each part in its place."""
-        return self.like(change(self.value))
+        return self._like(change(self._value))
 
 
 def tracer(cls: type[Any], level: Level, value: Tensor, spec: Any) -> Any:
     """A tracer that stands for `value` and looks like `spec`."""
     made = record.new_tensor(cls)
-    made.level, made.value = level, value
+    made._level, made._value = level, value
     made._spec, made._offset = spec, value._offset
     return made

@@ -413,7 +413,7 @@ class KernelCode:
 def _first(a: Any) -> Any:
     """The first example of all that an argument stands for."""
     while a.__class__ in tracers:
-        a = a.value[0] if isinstance(a.level, BatchLevel) else a.value
+        a = a._value[0] if isinstance(a._level, BatchLevel) else a._value
     return a
 
 

@@ -304,7 +304,7 @@ class _ByAmount(BasePruningMethod):
             )
         self.amount = amount
 
-    def number_of(self, size: int) -> int:
+    def _number_of(self, size: int) -> int:
         """Compute how many of `size` are pruned."""
         if not isinstance(self.amount, numbers.Integral):
             return round(self.amount * size)
@@ -343,7 +343,7 @@ class RandomUnstructured(_ByAmount):
             >>> method.compute_mask(adjit.ones(3), adjit.ones(3)).sum().item()
             2.0
         """
-        count = self.number_of(t.numel())
+        count = self._number_of(t.numel())
         mask = default_mask.clone()
         if count:
             mask.view(-1)[rand_like(t).view(-1).topk(count).indices] = 0
@@ -374,7 +374,7 @@ class L1Unstructured(_ByAmount):
             >>> nn.utils.prune.L1Unstructured(1).compute_mask(adjit.tensor([1.0, 3.0]), adjit.ones(2))
             tensor([0., 1.])
         """
-        count = self.number_of(t.numel())
+        count = self._number_of(t.numel())
         mask = default_mask.clone()
         if count:
             mask.view(-1)[t.abs().reshape(-1).topk(count, largest=False).indices] = 0
@@ -406,7 +406,7 @@ class _Structured(_ByAmount):
             )
         if self.dim >= t.ndim:
             raise IndexError(f"Invalid index {self.dim} for tensor of size {t.shape}")
-        count = self.number_of(t.shape[self.dim])
+        count = self._number_of(t.shape[self.dim])
         if not count:
             return default_mask
         mask = zeros_like(t)
