@@ -911,7 +911,7 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 f"a Tensor with {self._spec.numel} elements cannot be converted to Scalar"
             )
-        return bool(self) if self.spec.dtype is dtypes.bool else self._number()
+        return bool(self) if self._spec.dtype is dtypes.bool else self._number()
 
     def _number(self) -> Any:
         """The first element as a Python number."""

@@ -31,10 +31,10 @@ def _other_way(status: tuple[int, ...]) -> OtherWay:
 
 def truth_of(t: Tensor) -> bool:
     """Whether the only element of a tensor is not zero; what is recorded stays recorded."""
-    node = value_slot.__get__(t.storage)
+    node = value_slot.__get__(t._storage)
     address = node.address if node.recipe is None else _computed(node)
-    kind = t.spec.dtype
-    return bool(kind.ctype.from_address(address + t.offset * kind.itemsize).value)
+    kind = t._spec.dtype
+    return bool(kind.ctype.from_address(address + t._offset * kind.itemsize).value)
 
 
 def _computed(node: Node) -> int:

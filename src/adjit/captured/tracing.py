@@ -175,7 +175,7 @@ class Session:
     def decide(self, t: Any) -> bool | None:
         """Whether the only element of a tensor is not zero, as it will be in calls that are answered by the
         capture; None if it has to be looked at, which ends the capture."""
-        if self.problem or self.decision is None or t.spec.device is not CPU or t.storage.shared:
+        if self.problem or self.decision is None or t._spec.device is not CPU or t._storage.shared:
             return None
         answer, node = self.decision(t)
         self.decisions.append(node)

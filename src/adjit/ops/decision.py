@@ -13,9 +13,9 @@ from ..tensor import Tensor
 
 def holding_to(t: Tensor, answer: bool, fails: Callable[[tuple[int, ...]], Exception]) -> Node:
     """Record that computing ends with an error unless the only element of a tensor is as true as it was."""
-    kind = t.spec.dtype
+    kind = t._spec.dtype
     made = launch(
         kernels.hold_to, (t,), [((), dtypes.uint8)],
         bind={"T": dtypes.uint8 if kind is dtypes.bool else kind}, words=(int(answer),), n=1, fallible=fails,
     )  # fmt: skip
-    return made.storage.value
+    return made._storage.value
