@@ -209,15 +209,15 @@ def gradient(f: Any, create_graph: bool = False) -> Any:
 
     def at(x: Any) -> Any:
         with adjit.enable_grad():
-            leaf = x.like(leaf_of(x.value)) if hasattr(x, "level") else leaf_of(x)
+            leaf = x._like(leaf_of(x._value)) if hasattr(x, "_level") else leaf_of(x)
             return adjit.autograd.grad(f(leaf), leaf, create_graph=create_graph)[0]
 
     return at
 
 
 def leaf_of(x: Any) -> Any:
-    if hasattr(x, "level"):
-        return x.like(leaf_of(x.value))
+    if hasattr(x, "_level"):
+        return x._like(leaf_of(x._value))
     return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
 
 
@@ -373,7 +373,7 @@ def test_a_tensor_made_inside_of_examples_is_filled() -> None:
 
 def levels_of(t: Any) -> list[Any]:
     """The levels whose tracer a tensor is, from the last one on."""
-    return [t.level, *levels_of(t.value)] if type(t) is not adjit.Tensor else []
+    return [t._level, *levels_of(t._value)] if type(t) is not adjit.Tensor else []
 
 
 class Filled(adjit.autograd.Function):

@@ -211,7 +211,7 @@ class UserKernel:
                 function, checkpoint=self.checkpoint, strong_zero=self._strong_zero
             )
         with below(level):
-            outs = kernel(*sizes, *[a.value if h else a for a, h in zip(args, has, strict=True)])
+            outs = kernel(*sizes, *[a._value if h else a for a, h in zip(args, has, strict=True)])
         made = tuple([level.wrapped(t) for t in outs or ()])
         return made if code.is_tuple else made[0] if made else None
 
