@@ -14,7 +14,7 @@ from ..dtypes import dtype, on_default_change
 from ..schedule.codegen.body import Body
 from ..schedule.jit import native
 from ..schedule.settle import float_word
-from . import elementwise_record, elementwise_vjp, primitives
+from . import elementwise_record, elementwise_vjp, primitives, wrong_types
 from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
 from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
@@ -330,19 +330,27 @@ class Choice(native.Native):
     def apply(self, args: Arguments, kwargs: NamedArguments, over: bool = False) -> NewTensor:
         """Record a call; `over` lets it write over its first operand."""
         out = kwargs.pop("out", None) if kwargs else None
+        try:
+            made = self._recorded(args, kwargs, over, out is None)
+        except Exception:
+            wrong_types.tell(self.choose, self.name, args, kwargs)
+            raise
+        return made if out is None else write_out(self.name, out, made)
+
+    def _recorded(
+        self, args: Arguments, kwargs: NamedArguments, over: bool, may_remember: bool
+    ) -> NewTensor:
         before, state.deterministic = state.deterministic, True
         try:
             op, operands, attributes = self.choose(*args, **kwargs)
-            is_new = state.deterministic and out is None and not over
+            is_new = state.deterministic and may_remember and not over
             if is_new and len(self.chosen) < MOST_CHOSEN:
                 self._remember(args, kwargs, Chosen(op, operands, attributes))
         finally:
             state.deterministic = state.deterministic and before
         if attributes or over or len(operands) > 2:
-            made = elementwise_recorder()(op, operands, attributes, over)
-        else:
-            made = op.record(*operands)
-        return made if out is None else write_out(self.name, out, made)
+            return elementwise_recorder()(op, operands, attributes, over)
+        return op.record(*operands)
 
     def _remember(self, args: Arguments, kwargs: NamedArguments, chosen: Chosen) -> None:
         """Have machine code record what was chosen when such arguments come again."""

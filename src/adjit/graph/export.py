@@ -15,8 +15,10 @@ from .fastpath import choosing, compiled, computing, writing
 from .levels import level_of, tracers
 from .node import NewTensor, TensorBase
 from .operation import Operation, normalized_calls
+from .record import check_tensor
 from .signature import Argument, Arguments, NamedArguments
 from .trace import Results
+from .wrong_types import check_operands, explaining, tell
 
 Function = Callable[..., Any]  # of what users hand in: an op, or a function around ops
 
@@ -118,7 +120,9 @@ def export(
 
         if public:
             for n in names:
-                target[n] = _publish(short(with_out(f, n) if out else f), module, n)
+                called = f"{namespace}_{n}" if namespace in ("linalg", "special") else n
+                made = with_out(f, called) if out else explaining(f, called)
+                target[n] = _publish(short(made), module, n)
         chosen: list[str] = []
         if method is True:
             chosen = names
@@ -143,14 +147,20 @@ def export(
 
 def as_method(f: Function, name: str) -> Function:
     """The op as a method: one Python call between the user and the recording."""
-    if inspect.isfunction(f) or isinstance(f, native.NativeFunction):
+    if inspect.isfunction(f):
+        return explaining(f, name, is_method=True)
+    if isinstance(f, native.NativeFunction):
         return f
     if isinstance(f, Elementwise) and not f.attributes:
         recorded = f.record
         if f.arity == 2:
 
             def method2(self: TensorBase, other: Argument) -> NewTensor:
-                return recorded(self, other)
+                try:
+                    return recorded(self, other)
+                except Exception:
+                    _tell(f, name, (self, other), {})
+                    raise
 
             return compiled(f, _named(method2, f, name))
         if f.arity == 1:
@@ -161,10 +171,28 @@ def as_method(f: Function, name: str) -> Function:
             return compiled(f, _named(method1, f, name))
 
     def method(self: TensorBase, *args: Argument, **kwargs: Argument) -> Results:
-        return f(self, *args, **kwargs)
+        try:
+            return f(self, *args, **kwargs)
+        except Exception:
+            _tell(f, name, (self, *args), kwargs)
+            raise
 
     named = _named(method, getattr(f, "__wrapped__", f), name)
     return choosing(f.chosen, named) if isinstance(f, Choice) else named
+
+
+def _tell(f: Function, name: str, args: Arguments, kwargs: NamedArguments) -> None:
+    """Say which argument of a method is no tensor, if one should be."""
+    if isinstance(f, Elementwise):
+        check_operands(f.params, name, args, is_method=True)
+    else:
+        tell(
+            f.choose if isinstance(f, Choice) else inspect.unwrap(f),
+            name,
+            args,
+            kwargs,
+            is_method=True,
+        )
 
 
 def _named(method: Function, f: Function, name: str) -> Function:
@@ -180,7 +208,7 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
             return f.apply((self, *args), kwargs, over=True)
         return f(self, *args, **kwargs)
 
-    def method(self: TensorBase, *args: Argument, **kwargs: Argument) -> Results:
+    def write(self: TensorBase, args: Arguments, kwargs: NamedArguments) -> Results:
         inplace.check(self)
         inplace.check_overlap(self, args)
         is_plain = not tracers or level_of((self, args)) is None
@@ -190,6 +218,14 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
         return inplace.adopt(
             self, make(self if is_plain else inplace.old_value(self), args, kwargs)
         )
+
+    def method(self: TensorBase, *args: Argument, **kwargs: Argument) -> Results:
+        try:
+            return write(self, args, kwargs)
+        except Exception:
+            check_tensor(f"{name}_", "input", 1, self)
+            _tell(f, f"{name}_", (self, *args), kwargs)
+            raise
 
     method.__name__ = f"{name}_"
     method.__doc__ = doc
@@ -236,7 +272,7 @@ def written(f: Function, method: Function) -> Function:
     op = f.for_two_operands if isinstance(f, Choice) else f
     if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
         return writing(op, method, inplace.adopt)
-    return computing(f, method, inplace.adopt)
+    return computing(explaining(f, method.__name__, is_method=True), method, inplace.adopt)
 
 
 def with_out(f: Function, name: str) -> Function:
@@ -246,7 +282,11 @@ def with_out(f: Function, name: str) -> Function:
 
     @functools.wraps(getattr(f, "__wrapped__", f))
     def function(*args: Argument, out: Argument = None, **kwargs: Argument) -> Results:
-        made = f(*args, **kwargs)
+        try:
+            made = f(*args, **kwargs)
+        except Exception:
+            tell(f, name, args, kwargs)
+            raise
         return made if out is None else inplace.write_out(name, out, made)
 
     return function

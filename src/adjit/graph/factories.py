@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
-from . import calls
+from . import calls, wrong_types
 from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
 from .operation import KnownCalls, OperationCall, keep_draws
-from .signature import Argument, Signature, signature_of
+from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .state import state
 from .trace import SEEN_ONCE, UNCACHEABLE, Results, Trace, trace, usable
 
@@ -92,8 +92,7 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
     if for_users:
         _by_users.append(memory.calls)
 
-    @functools.wraps(function)
-    def fallback(*args: Argument, **kwargs: Argument) -> Results:
+    def make(args: Arguments, kwargs: NamedArguments) -> Results:
         if "layout" in kwargs:
             formats.check_layout(function.__name__, kwargs["layout"])
         operands: list[TensorBase] = []
@@ -123,5 +122,13 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
         found.trace = entry if is_new or entry is SEEN_ONCE else UNCACHEABLE
         keep_draws(found)
         return out
+
+    @functools.wraps(function)
+    def fallback(*args: Argument, **kwargs: Argument) -> Results:
+        try:
+            return make(args, kwargs)
+        except Exception:
+            wrong_types.tell(function, function.__name__, args, kwargs)
+            raise
 
     return cast(_F, calls.short(memory.calls, fallback))

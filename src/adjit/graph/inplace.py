@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -331,13 +330,11 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
         )
     if out.shape != made.shape:
         if out.numel():
-            warnings.warn(
+            errors.warn(
                 "An output with one or more elements was resized since it had shape "
                 f"{list(out.shape)}, which does not match the required output shape "
                 f"{list(made.shape)}. This behavior is deprecated, and in a future PyTorch release "
                 "outputs will not be resized unless they have zero elements.",
-                UserWarning,
-                stacklevel=3,
             )
         resize(out, dense_spec(made.shape, out.dtype, out.device), made)
         return out

@@ -16,7 +16,7 @@ from ..schedule.codegen.body import constant_subscripts, returned_reads, returni
 from ..schedule.jit import native
 from ..schedule.settle import settle
 from ..storage import Storage
-from . import batching, calls, pushing, record
+from . import batching, calls, pushing, record, wrong_types
 from .batching import Rule
 from .levels import is_traced, level_of, tracers
 from .node import (
@@ -296,6 +296,13 @@ class Operation(native.Native):
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
+        try:
+            return self._called(args, kwargs)
+        except Exception:
+            wrong_types.tell(self.function, self.name, args, kwargs)
+            raise
+
+    def _called(self, args: Arguments, kwargs: NamedArguments) -> Results:
         if tracers and (level := level_of((*args, *kwargs.values()))) is not None:
             return level.operation(self, args, kwargs)
         if state.careful and any(counter.knows(self) for counter in state.counters):
@@ -719,12 +726,16 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
-        found = run(*args, **kwargs)
-        if found.__class__ is not NormalizedCall:
-            return found
-        if not tracers or level_of((*args, *kwargs.values())) is None:
-            _note(known, args, kwargs, found, in_order)
-        out = found.op(*found.args, **found.kwargs)
+        try:
+            found = run(*args, **kwargs)
+            if found.__class__ is not NormalizedCall:
+                return found
+            if not tracers or level_of((*args, *kwargs.values())) is None:
+                _note(known, args, kwargs, found, in_order)
+            out = found.op(*found.args, **found.kwargs)
+        except Exception:
+            wrong_types.tell(run, run.__name__, args, kwargs)
+            raise
         return out[0] if first else out
 
     made = calls.short(known, fallback, first=first)

@@ -224,12 +224,24 @@ def check_tensor(function: str, name: str, position: int, value: object) -> None
         raise no_tensor(function, name, position, value)
 
 
-def no_tensor(function: str, name: str, position: int, value: object) -> TypeError:
-    """PyTorch's error for an argument that should be a tensor."""
+def no_tensor(
+    function: str, name: str, position: int | None, value: object, wanted: str = "Tensor"
+) -> TypeError:
+    """PyTorch's error for an argument that should be a tensor; without `position` one that is given by name."""
+    place = "" if position is None else f" (position {position})"
     return TypeError(
-        f"{function}(): argument '{name}' (position {position}) must be Tensor, not "
-        f"{type(value).__name__}"
+        f"{function}(): argument '{name}'{place} must be {wanted}, not {type_name(value)}"
     )
+
+
+def type_name(value: object) -> str:
+    """The name of a class as PyTorch's errors have it: with its module where it is written in C."""
+    kind = type(value)
+    is_plain = kind.__module__ == "builtins" or kind.__flags__ & HEAP_TYPE
+    return kind.__name__ if is_plain else f"{kind.__module__}.{kind.__name__}"
+
+
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 MAX_RECIPES = 4096

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..schedule.jit import native
-from . import record
+from . import record, wrong_types
 from .fastpath import Fallback, Runtime, runtime
 from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
@@ -79,10 +79,14 @@ def caches_views(
 
     @functools.wraps(function)
     def view(*args: Argument, **kwargs: Argument) -> NewTensor:
-        made = function(*args, **kwargs)
-        is_view = made.__class__ is tuple or made._view_of is not None
-        if is_view and args and usable():
-            _remember(cached, args, kwargs, made, in_brackets)
+        try:
+            made = function(*args, **kwargs)
+            is_view = made.__class__ is tuple or made._view_of is not None
+            if is_view and args and usable():
+                _remember(cached, args, kwargs, made, in_brackets)
+        except Exception:
+            wrong_types.tell(function, view.__name__, args, kwargs)
+            raise
         return made
 
     context = ViewsContext(runtime(), cached, view, in_brackets)

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..dtypes import dtype as DType
-from ..ops import creation
+from ..ops import creation, transcendental
 from ..tensor import Tensor
 from . import functional as F
 from . import init
@@ -126,7 +126,7 @@ class Sigmoid(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return input.sigmoid()
+        return transcendental.sigmoid(input)
 
 
 class LogSigmoid(Module):
@@ -154,7 +154,7 @@ class Tanh(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return input.tanh()
+        return transcendental.tanh(input)
 
 
 class Tanhshrink(Module):
@@ -535,7 +535,7 @@ class Softmax(_OverDim):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self.dim, _stacklevel=5)
+        return F.softmax(input, self.dim)
 
 
 class Softmax2d(Module):
@@ -566,7 +566,7 @@ class Softmin(_OverDim):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self.dim, _stacklevel=5)
+        return F.softmin(input, self.dim)
 
 
 class LogSoftmax(_OverDim):
@@ -580,7 +580,7 @@ class LogSoftmax(_OverDim):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self.dim, _stacklevel=5)
+        return F.log_softmax(input, self.dim)
 
 
 def _inplace(module: Any) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from .. import errors
 from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
@@ -15,6 +15,8 @@ from ..dtypes import finfo, int64, uint8
 from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
 from ..graph.operation import normalized_by, normalizes_first
+from ..graph.record import check_tensor
+from ..graph.wrong_types import explaining
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
@@ -402,7 +404,7 @@ def softmax(
         >>> F.softmax(adjit.zeros(2), dim=0)
         tensor([0.5000, 0.5000])
     """
-    return nn.softmax(input, _softmax_dim("softmax", input, dim, _stacklevel), dtype)
+    return nn.softmax(input, _softmax_dim("softmax", input, dim), dtype)
 
 
 def softmin(
@@ -414,7 +416,7 @@ def softmin(
         >>> F.softmin(adjit.tensor([1., 2., 3.]), dim=0)
         tensor([0.6652, 0.2447, 0.0900])
     """
-    return nn.softmax(-input, _softmax_dim("softmin", input, dim, _stacklevel), dtype)
+    return nn.softmax(-input, _softmax_dim("softmin", input, dim), dtype)
 
 
 def log_softmax(
@@ -428,7 +430,7 @@ def log_softmax(
         >>> F.log_softmax(adjit.zeros(2), dim=0)
         tensor([-0.6931, -0.6931])
     """
-    return nn.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype)
+    return nn.log_softmax(input, _softmax_dim("log_softmax", input, dim), dtype)
 
 
 def gumbel_softmax(
@@ -448,7 +450,7 @@ def gumbel_softmax(
         tensor([1., 1., 1.])
     """
     if eps != 1e-10:
-        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+        errors.warn("`eps` parameter is deprecated and has no effect.")
     gumbels = -creation.empty_like(logits).exponential_().log()
     soft = ((logits + gumbels) / tau).softmax(dim)
     if not hard:
@@ -774,7 +776,7 @@ def cross_entropy(
         return normalized_by(
             nn.cross_entropy, input, target, weight, ignore_index, reduction, label_smoothing
         )
-    reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
+    reduction = chosen_reduction(size_average, reduce, reduction)
     return nn.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -861,7 +863,7 @@ def nll_loss(
     """
     if size_average is None and reduce is None:
         return normalized_by(nn.nll_loss, input, target, weight, ignore_index, reduction)
-    reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
+    reduction = chosen_reduction(size_average, reduce, reduction)
     return nn.nll_loss(input, target, weight, ignore_index, reduction)
 
 
@@ -966,12 +968,11 @@ def kl_div(
         tensor(0.3681)
     """
     if size_average is None and reduce is None and reduction == "mean":
-        warnings.warn(
+        errors.warn(
             "reduction: 'mean' divides the total loss by both the batch size and the support size."
             "'batchmean' divides only by the batch size, and aligns with the KL div math "
             "definition."
             "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
-            stacklevel=2,
         )
     reduction = chosen_reduction(size_average, reduce, reduction)
     if reduction == "batchmean":
@@ -1109,6 +1110,7 @@ def soft_margin_loss(
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
     check_fits(input.shape, target.shape)
+    check_tensor("soft_margin_loss", "input", 1, input)
     return reduced(-logsigmoid(target * input), reduction)
 
 
@@ -1425,24 +1427,22 @@ def triplet_margin_with_distance_loss(
 # ---- shared by the above -------------------------------------------------------------------------
 
 
-def _softmax_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
+def _softmax_dim(name: str, input: Tensor, dim: int | None) -> int:
     if dim is not None:
         return dim
-    warnings.warn(
+    errors.warn(
         f"Implicit dimension choice for {name} has been deprecated. "
         "Change the call to include dim=X as an argument.",
-        stacklevel=stacklevel,
     )
     return 0 if input.dim() in (0, 1, 3) else 1
 
 
 def _warn_about_broadcasting(input: Tensor, target: Tensor) -> None:
     if target.shape != input.shape:
-        warnings.warn(
+        errors.warn(
             f"Using a target size ({target.shape}) that is different to the input size "
             f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
             "Please ensure they have the same size.",
-            stacklevel=3,
         )
 
 
@@ -1461,6 +1461,10 @@ def _times_weight(losses: Tensor, input: Tensor, weight: Tensor, reduction: str)
             f"Invalid reduction mode: {reduction}. Expected one of 'none', 'mean', 'sum'."
         )
     return losses * weight
+
+
+for _name in __all__:
+    globals()[_name] = explaining(globals()[_name], _name)
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..graph import inplace as writing
-from ..graph import record
+from ..graph import record, wrong_types
 from ..graph.elementwise import Choice, Elementwise, elementwise
 from ..graph.export import add_method, export, in_place
 from ..graph.fastpath import elementwise_recorder
@@ -145,6 +145,7 @@ def checked_alpha(alpha: Any, input: Any, other: Any, name: str) -> int | float:
         alpha = alpha.item()
     if not isinstance(alpha, (int, float)):
         raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
+    wrong_types.check_operands(("input", "other"), name, (input, other))
     kind = dtypes.result_type(input, other)
     if isinstance(alpha, float) and not kind.is_floating_point:
         raise RuntimeError(
@@ -344,6 +345,7 @@ def positive(input: Tensor) -> Tensor:
         >>> adjit.tensor([1., -2.]).positive()
         tensor([ 1., -2.])
     """
+    record.check_tensor("positive", "input", 1, input)
     if input.dtype is dtypes.bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return input
@@ -740,7 +742,11 @@ def float_power(input: Any, exponent: Any) -> Tensor:
         >>> adjit.tensor([2, 3]).float_power(-1)
         tensor([0.5000, 0.3333], dtype=adjit.float64)
     """
-    return pow(*[v.double() if record.is_tensor(v) else float(v) for v in (input, exponent)])
+    return pow(*[v.double() if record.is_tensor(v) else _in_double(v) for v in (input, exponent)])
+
+
+def _in_double(value: Any) -> Any:
+    return float(value) if isinstance(value, (int, float, np.generic)) else value
 
 
 _written_in_double = in_place(float_power, "float_power")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..graph import record
 from ..graph.elementwise import Choice, elementwise
 from ..graph.export import export
@@ -256,11 +255,9 @@ def check_condition(condition: Any) -> Any:
             f"{type(condition).__name__}"
         )
     if condition.dtype is dtypes.uint8:
-        warnings.warn(
+        errors.warn(
             "where received a uint8 condition tensor. This behavior is deprecated and will be "
             "removed in a future version of PyTorch. Use a boolean condition instead.",
-            UserWarning,
-            stacklevel=4,
         )
     elif condition.dtype is not dtypes.bool:
         raise RuntimeError(

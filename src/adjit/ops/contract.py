@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..graph import record
+from ..graph import record, wrong_types
 from ..graph.export import export
 from ..graph.view import as_own
 from ..shapes import Shape, numel, some_ints, wrap_dim
@@ -124,6 +124,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
         tensor([[1., 1., 0., 0.],
                 [0., 0., 1., 1.]])
     """
+    record.check_tensor("kron", "input", 1, input)
+    record.check_tensor("kron", "other", 2, other)
     ndim = max(input.ndim, other.ndim)
     shape_a = (1,) * (ndim - input.ndim) + tuple(input.shape)
     shape_b = (1,) * (ndim - other.ndim) + tuple(other.shape)
@@ -199,7 +201,7 @@ def multiply_chain(matrices: Sequence[Tensor]) -> Tensor:
 
 
 @export(out=True)
-def chain_matmul(*matrices: Any) -> Tensor:
+def chain_matmul(*matrices: Tensor) -> Tensor:
     """Product of matrices in the cheapest order; `linalg.multi_dot` is the newer name.
 
     Raises:
@@ -261,6 +263,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least "
             "one operand and its subscripts list"
         )
+    wrong_types.check_all(1, operands)
     return contract(*parse_equation(equation, tuple([x.ndim for x in operands])), operands)
 
 

@@ -312,6 +312,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
         >>> adjit.tensor([1, 2]).type_as(adjit.zeros(1))
         tensor([1., 2.])
     """
+    record.check_tensor("type_as", "other", 2, other)
     return to(input, other)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,11 +42,9 @@ def _viewed(input: Tensor, *shape: Any) -> Tensor:
 def _copying(name: str, arguments: str, shown: str) -> Any:
     op = _viewed if name == "view" else methods.get(name) or getattr(Tensor, name)
 
-    @functools.wraps(op)
     def copying(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return clone(op(input, *args, **kwargs), memory_format=contiguous_format)
 
-    del copying.__wrapped__  # whose text would be taken for this one's
     copying.__name__ = copying.__qualname__ = f"{name}_copy"
     data = "[[1.]]" if name == "diagonal" else "[1., 2.]"
     given = ", ".join(filter(None, (f"adjit.tensor({data})", arguments)))

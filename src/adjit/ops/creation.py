@@ -7,7 +7,6 @@ import itertools
 import math
 import numbers
 import operator
-import warnings
 from array import array
 from collections.abc import Mapping, Set
 from ctypes import c_float, memmove
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import devices, dtypes, formats, gpu
+from .. import devices, dtypes, errors, formats, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
 from ..graph.export import add_method, export
@@ -126,12 +125,10 @@ def tensor(
                 [3., 4.]], dtype=adjit.float64)
     """
     if record.is_tensor(data):
-        warnings.warn(
+        errors.warn(
             "To copy construct from a tensor, it is recommended to use "
             "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
             "rather than torch.tensor(sourceTensor).",
-            UserWarning,
-            stacklevel=2,
         )
         made = data.detach().clone()
         made = made if dtype is None else made.to(dtype)
@@ -391,13 +388,11 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "array to reallocate the memory."
         )
     if not flags.writeable:
-        warnings.warn(
+        errors.warn(
             "The given NumPy array is not writable, and PyTorch does not support non-writable "
             "tensors. This means writing to this tensor will result in undefined behavior. You may "
             "want to copy the array to protect its data or make it writable before converting it "
             "to a tensor. This type of warning will be suppressed for the rest of this program.",
-            UserWarning,
-            stacklevel=2,
         )
         return from_array(ndarray)
     strides = tuple(st // size for st in ndarray.strides)
@@ -773,12 +768,10 @@ def range(
         >>> adjit.range(1, 3)
         tensor([1., 2., 3.])
     """
-    warnings.warn(
+    errors.warn(
         "torch.range is deprecated and will be removed in a future release because its behavior is "
         "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
         "[start, end).",
-        UserWarning,
-        stacklevel=2,
     )
     formats.check_layout("range", layout)
     start, end, step = _bounds("range", start, end, step)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..graph import inplace as writing
 from ..graph.batching import Batch
 from ..graph.export import export
@@ -152,22 +151,20 @@ def channels_of(name: str, axes: int, ndim: int) -> int:
             "optional batch dimension (i.e. 2D or 3D inputs)."
         )
     if axes > 1 and ndim not in (axes + 1, axes + 2):
-        warnings.warn(
+        errors.warn(
             f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in "
             "a future release. To retain the behavior and silence this warning, please use dropout instead. "
             f"Note that {name} exists to provide channel-wise dropout on inputs with {axes} spatial "
             f"dimensions, a channel dimension, and an optional batch dimension (i.e. {axes + 1}D or "
             f"{axes + 2}D inputs).",
-            stacklevel=3,
         )
     if axes == 2 and ndim == 3:
-        warnings.warn(
+        errors.warn(
             "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is "
             "desired - input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will "
             "change in a future release to interpret the input as one without a batch dimension, i.e. shape "
             "(C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d "
             "instead.",
-            stacklevel=3,
         )
     leading = 2 if axes == 2 or ndim == axes + 2 else 1
     if ndim < leading:

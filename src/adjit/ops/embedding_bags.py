@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..devices import CPU
 from ..graph.launch import launch
 from ..graph.levels import is_traced, tracers
@@ -72,10 +71,9 @@ def embedding_bag(
                 [0., 2., 0.]])
     """
     if weight.dtype is dtypes.int64 and input.is_floating_point():
-        warnings.warn(
+        errors.warn(
             "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, "
             "input, ...)` is deprecated, and should now be `embedding_bag(input, weight, ...)`.",
-            stacklevel=2,
         )
         weight, input = input, weight
     _check(input, weight, offsets, per_sample_weights)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, operation
@@ -280,7 +279,7 @@ def grid_sample(
                 f"{known[2]!r}, but got: '{value}'"
             )
     if align_corners is None:
-        warnings.warn(ALIGNMENT, stacklevel=2)
+        errors.warn(ALIGNMENT)
     check_grid(input, grid, mode)
     images, channels = input.shape[:2]
     outer = grid.shape[1:-1]
@@ -328,7 +327,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
                   [ 0.5000,  0.0000]]]])
     """
     if align_corners is None:
-        warnings.warn(ALIGNMENT, stacklevel=2)
+        errors.warn(ALIGNMENT)
     if not theta.dtype.is_floating_point:
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     n = len(size) - 2
@@ -343,11 +342,10 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
             f"{theta.shape}."
         )
     if align_corners and min(size[-n:]) == 1:
-        warnings.warn(
+        errors.warn(
             "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
             "align_corners=True. This is not an intended use case of affine_grid. See the "
             "documentation of affine_grid for details.",
-            stacklevel=2,
         )
     elif min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")

@@ -189,7 +189,8 @@ def check_same_dtype(x: Tensor, source: Tensor) -> None:
 @normalizes
 @numpy_names
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
+    input: Tensor, dim: int, index: Tensor, src: Tensor | float | None = None, *,
+    value: Any = None,
     reduce: str | None = None,
 ) -> Tensor:  # fmt: skip
     """`input` with `out[index[i][j]][j] = src[i][j]` along an axis (here 0, of two axes).
@@ -212,7 +213,7 @@ def scatter(
         >>> adjit.zeros(3).scatter(0, adjit.tensor([2, 0]), adjit.tensor([1., 2.]))
         tensor([2., 0., 1.])
     """
-    source = value if src is None else src
+    source: Any = value if src is None else src
     is_tensor = isinstance(source, Tensor)
     if is_tensor and not source.ndim and index.ndim:
         source = source.reshape(1)

@@ -529,7 +529,9 @@ def _(batch: Batch, x: Tensor, indices: Indices, values: Tensor, accumulate: boo
 
 
 @export(method=True, inplace=True)
-def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+def index_put(
+    input: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False
+) -> Tensor:
     """`input` with `values` at the places that a tuple of index tensors names.
 
     Args:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..graph.export import export
 from ..graph.operation import Operation, normalizes
 from ..kernels.ops import resample as kernels
@@ -230,9 +229,8 @@ def interpolate(
 
 def warn_of_upsampling(name: str) -> None:
     """Say what PyTorch says of the older names."""
-    warnings.warn(
+    errors.warn(
         f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
-        stacklevel=3,
     )
 
 

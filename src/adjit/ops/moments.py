@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import warnings
 
+from .. import errors
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -187,10 +187,9 @@ def spread_arguments(
     if reduced_count(x.shape, axes) - correction <= 0 and numel(
         reduced_shape(x.shape, axes, False)
     ):
-        warnings.warn(
+        errors.warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
             "reduction factor (input numel divided by output numel).",
-            stacklevel=5,
         )
     return (axes if x.ndim else ()), correction, keepdim
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph.elementwise import elementwise
 from ..graph.export import export
+from ..graph.record import check_tensor
 from ..tensor import Tensor
 from .promotion import floating
 
@@ -21,6 +22,7 @@ def real(input: Tensor) -> Tensor:
         >>> adjit.real(adjit.tensor([1., -2.]))
         tensor([ 1., -2.])
     """
+    check_tensor("real", "input", 1, input)
     return input
 
 
@@ -51,6 +53,7 @@ def conj(input: Tensor) -> Tensor:
         >>> adjit.tensor([1., -2.]).conj()
         tensor([ 1., -2.])
     """
+    check_tensor("conj", "input", 1, input)
     return input
 
 
@@ -66,6 +69,7 @@ def conj_physical_(input: Tensor) -> Tensor:
         >>> adjit.tensor([1., -2.]).conj_physical_()
         tensor([ 1., -2.])
     """
+    check_tensor("conj_physical_", "input", 1, input)
     return input
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import devices, dtypes
+from ..graph import wrong_types
 from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch_recipe, recipe_of
@@ -578,10 +579,17 @@ def overloaded(kind: str, args: tuple[Any, ...], named: dict[str, Any]) -> Sever
         raise TypeError(f"{kind}() takes the arguments {', '.join(names)}")
     hx = given["hx"]
     h, c = hx if kind == "lstm" else (hx, None)
-    out, state, cell = layers(
+    taken = (
         kind, given["data" if is_packed else "input"], given.get("batch_sizes"), h, c,
         *(given[name] for name in names[3 if is_packed else 2 :]),
     )  # fmt: skip
+    try:
+        out, state, cell = layers(*taken)
+    except Exception:
+        wrong_types.tell(
+            layers, kind, taken, {}, is_method=True
+        )  # `kind` is none of the user's arguments
+        raise
     return (out, state) if cell is None else (out, state, cell)
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from .. import devices, dtypes, formats
+from .. import devices, dtypes, errors, formats
 from ..dtypes import dtype as Dtype
 from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.node import spec_of
 from ..graph.primitives import from_array
+from ..graph.record import check_tensor
 from ..shapes import checked_shape
 from ..tensor import Tensor
 from .creation import _finish, as_tensor, from_numpy
@@ -68,6 +68,7 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
         tensor([[0, 1],
                 [2, 3]])
     """
+    check_tensor("resize_as_", "the_template", 2, the_template)
     if memory_format is formats.preserve_format:
         memory_format = formats.suggested(the_template.shape, the_template.stride())
     return resize_(self, the_template.shape, memory_format=memory_format)
@@ -156,13 +157,11 @@ def frombuffer(
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     array = np.frombuffer(view, kind.numpy, number, offset)
     if view.readonly:
-        warnings.warn(
+        errors.warn(
             "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means "
             "you can write to the underlying (supposedly non-writable) buffer using the tensor. You may want "
             "to copy the buffer to protect its data or make it writable before converting it to a tensor. "
             "This type of warning will be suppressed for the rest of this program.",
-            UserWarning,
-            stacklevel=2,
         )
         made: Tensor = from_array(array)
     else:

@@ -16,6 +16,7 @@ from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..graph.view import as_own
+from ..graph.wrong_types import check_all
 from ..shapes import (
     Shape,
     broadcast_shapes,
@@ -307,13 +308,14 @@ def interleaving(repeats: Tensor) -> Tensor:
 
 def one_or_list(tensors: tuple[Any, ...]) -> list[Tensor]:
     """The tensors of `f(a, b)` and of `f([a, b])`."""
+    check_all(0, tensors)
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         return list(tensors[0])
     return list(tensors)
 
 
 @export
-def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinates of a grid: views of the vectors along one axis each.
 
     Args:
@@ -411,7 +413,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 @export
-def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Views of the tensors in their common shape; those that have it are given as they are.
 
     Raises:
@@ -435,7 +437,7 @@ def at_least(tensors: tuple[Any, ...], widen: Any) -> Any:
 
 
 @export
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Tensors with at least one axis: views.
 
     Example:
@@ -446,7 +448,7 @@ def atleast_1d(*tensors: Any) -> Any:
 
 
 @export
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Tensors with at least two axes: views, vectors as rows.
 
     Example:
@@ -461,7 +463,7 @@ def atleast_2d(*tensors: Any) -> Any:
 
 
 @export
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Any:
     """Tensors with at least three axes: views, vectors along the middle one.
 
     Example:
