@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import adjit
+from adjit.schedule.jit import native
 
 Call = Callable[[Any, Any, Any], Any]
 
@@ -24,8 +25,21 @@ KINDS = {
 }
 NUMBERS: list[Any] = [
     0, 1, 2, -1, -5, 100, 127, 128, -128, -129, 255, 256, -255, -256, 300, 32767, 32768, -32769, 2**31 - 1,
-    2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 2.5, -2.5, 127.0, 300.0, 1e30, math.nan, math.inf, -math.inf,
+    2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 2.5, -2.5, 127.0, 300.0, 1e30, 1e39, math.nan, math.inf,
+    -math.inf,
 ]  # fmt: skip
+# The largest float32, what comes after, and what a float64 holds alone.
+FLOATS = [
+    3.4028234663852886e38,
+    3.402823466385289e38,
+    3.5e38,
+    -1e39,
+    1e300,
+    10**38,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
 
 
 def functional(library: Any) -> Any:
@@ -145,6 +159,68 @@ def test_numbers_at_and_beyond_the_limits(name: str, kind: str) -> None:
         if not same and not apart(name, kind, number):
             told.append(f"{number}: {ours}, not {theirs}")
     assert not told, "\n".join(told)
+
+
+OF_FLOATS: dict[str, Call] = CALLS | {
+    "lerp": lambda L, x, s: x.lerp(x, s),
+    "nan_to_num": lambda L, x, s: L.nan_to_num(x / 0, s, s, s),
+    "leaky_relu": lambda L, x, s: functional(L).leaky_relu(x, s),
+    "scalar_tensor": lambda L, x, s: L.scalar_tensor(s, dtype=x.dtype),
+    "full of no dtype": lambda L, x, s: L.full((2,), s),
+    "fill_diagonal_": lambda L, x, s: x.clone().view(2, 2).fill_diagonal_(s),
+}
+OF_BITS = ("and", "or", "xor", "shift")
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("name", [n for n in OF_FLOATS if not n.startswith(OF_BITS)])
+def test_floats_beyond_the_largest(name: str, kind: str) -> None:
+    """What becomes an element is refused, what is an operand or comes from a list is infinite."""
+    torch = pytest.importorskip("torch")
+    for number in FLOATS:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            ours = outcome(adjit, OF_FLOATS[name], [-2, 0, 1, 3], kind, number)
+            theirs = outcome(torch, OF_FLOATS[name], [-2, 0, 1, 3], kind, number)
+        if number == 10**38 and isinstance(theirs[0], type):
+            continue  # PyTorch has no ints that large
+        if isinstance(theirs[0], type):
+            assert ours == theirs, number
+        elif name not in UNSURE:
+            np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-6, err_msg=str(number))
+
+
+# Infinity times zero may be left out, and what has no limit has none of its own.
+UNSURE = {
+    "hardtanh",
+    "remainder",
+    "floor_divide",
+    "quotient towards zero",
+    "linspace",
+    "lerp",
+    "addmm alpha",
+}
+
+
+def test_machine_code_refuses_the_same_floats() -> None:
+    for family in native.families:
+        assert family.load(compiling=True)
+    x, y = adjit.ones(3), adjit.ones(3, dtype=adjit.float64)
+    for _ in range(3):
+        x.fill_(2.0), adjit.full_like(x, 3.0), x.__setitem__(0, 4.0)
+        for call in (
+            lambda: x.fill_(1e39),
+            lambda: adjit.full_like(x, 1e39),
+            lambda: x.__setitem__(0, -1e39),
+        ):
+            with pytest.raises(
+                RuntimeError, match="value cannot be converted to type float without overflow"
+            ):
+                call()
+        assert y.fill_(1e39).tolist() == [1e39] * 3
+        assert (x + 1e39).tolist() == [math.inf] * 3
+        assert adjit.tensor(1e39).item() == x.fill_(math.inf)[0].item() == math.inf
+        assert adjit.full_like(x, math.nan).isnan().all()
 
 
 @pytest.mark.parametrize("data", [2**63, 2**64, -(2**63) - 1, [2**63, 1], [[2**63, -1]], [2**64]])

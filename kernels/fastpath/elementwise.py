@@ -5,6 +5,8 @@ A recorder is a callable object with a context, a tuple of what its op needs. Wh
 function in Python, before anything has been done.
 """
 
+import numpy as np
+
 from ..language.abi import bits_of_float, helper, stack_words
 from .cpython import (
     BOUND,
@@ -175,12 +177,17 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
     return fill_call(runtime, call, op_record, scalars, history, t, 0)
 
 
+LARGEST_SINGLE, LARGEST = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
+
+
 @helper
 def new_float_word(number):
-    """The word of a number as a float; 0 for an int beyond all floats, of which Python words the error."""
+    """The word of a number as a float; 0 for one beyond a float32, of which Python may word an error."""
     value = float_of(number)
     if value == -1.0 and has_failed() != 0:
         forget_error()
+        return 0
+    if LARGEST_SINGLE < abs(value) <= LARGEST:
         return 0
     return new_word(bits_of_float(value))
 

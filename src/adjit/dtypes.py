@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import functools
 import math
 import numbers
 from collections.abc import Iterable
@@ -332,19 +333,31 @@ def of_scalar(value: Any) -> dtype:
 
 
 def check_fits(value: Any, kind: dtype) -> None:
-    """Refuse a number that a dtype of whole numbers cannot hold; one without sign takes -1 as its largest.
+    """Refuse a number that a dtype cannot hold: one without sign takes -1 as its largest, a float infinity.
 
     Raises:
         RuntimeError: with PyTorch's text.
     """
-    if kind.kind not in "iu" or not isinstance(value, numbers.Real):
+    if kind.kind not in "iuf" or not isinstance(value, numbers.Real):
         return
-    limits = np.iinfo(kind.numpy)
-    wraps = kind.kind == "u" and isinstance(value, numbers.Integral)
     number: Any = value  # a Real has no order, says mypy
-    if not (-limits.max if wraps else limits.min) <= number <= limits.max:
-        name = "int" if kind is int32 else f"{kind.name}_t"
-        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    lowest, largest = _limits(kind)
+    if kind.kind == "u" and isinstance(value, numbers.Integral):
+        lowest = -largest
+    if lowest <= number <= largest or (kind.is_floating_point and not math.isfinite(number)):
+        return
+    name = kind.row.c if kind.is_floating_point or kind is int32 else f"{kind.name}_t"
+    raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+
+
+@functools.cache
+def _limits(kind: dtype) -> tuple[Any, Any]:
+    """The lowest and the largest number of a dtype."""
+    if kind.is_floating_point:
+        largest = np.finfo(kind.numpy).max.item()
+        return -largest, largest
+    whole = np.iinfo(kind.numpy)
+    return whole.min, whole.max
 
 
 def result_of(operands: Iterable[tuple[dtype, builtins.int]]) -> dtype:

@@ -236,10 +236,10 @@ class Elementwise(native.Native):
         if self.body.whole:
             values = zip(op_record.numbers, (*numbers, *attributes), strict=True)
             return tuple([self._word(name, v) for name, v in values])
-        if compute.is_floating_point:
-            return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
         for v in attributes:
             dtypes.check_fits(v, compute)
+        if compute.is_floating_point:
+            return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
 
     def _word(self, name: str, value: Argument) -> int:

@@ -455,6 +455,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Any:
             raise TypeError(
                 f"lerp(): argument 'end' (position 2) must be Tensor, not {type(end).__name__}"
             )
+    if not record.is_tensor(weight):
+        dtypes.check_fits(weight, input.dtype)
     op = between if record.is_tensor(weight) else between_by_number
     return op, (input, end, weight), ()
 

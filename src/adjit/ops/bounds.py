@@ -183,10 +183,9 @@ def check_bounds(input: Tensor, bounds: Sequence[Any]) -> None:
     """
     if not record.is_tensor(input) or any(map(record.is_tensor, bounds)):
         return
-    if not input.dtype.is_floating_point:
-        kind = dtypes.result_type(input, *bounds)
-        for bound in bounds:
-            dtypes.check_fits(bound, kind)
+    kind = dtypes.result_type(input, *bounds)
+    for bound in bounds:
+        dtypes.check_fits(bound, kind)
 
 
 def number_of(bound: Tensor, low: Any, high: Any) -> float:
@@ -327,4 +326,6 @@ def nan_to_num(
     limits = dtypes.finfo(input.dtype)
     above = limits.max if posinf is None else posinf
     below = limits.min if neginf is None else neginf
-    return tamed, (input,), (0.0 if nan is None else nan, above, below)
+    given = (0.0 if nan is None else nan, above, below)
+    with np.errstate(over="ignore"):  # what is too large for the dtype is infinite
+        return tamed, (input,), tuple(np.array(given, input.dtype.numpy).tolist())

@@ -440,8 +440,10 @@ def scalar_tensor(
         tensor(2.)
     """
     value = record.plain_number(value, "scalar_tensor", "s")
+    kind = dtype or dtypes.get_default_dtype()
+    dtypes.check_fits(value, kind)
     return tensor(
-        value, dtype=dtype or dtypes.get_default_dtype(), device=device, pin_memory=pin_memory,
+        value, dtype=kind, device=device, pin_memory=pin_memory,
         requires_grad=requires_grad,
     )  # fmt: skip
 
@@ -898,9 +900,9 @@ def _spaced(
     kind = dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    for bound in (start, end):
+        dtypes.check_fits(bound, kind)
     if kind.kind in "iu":
-        for bound in (start, end):
-            dtypes.check_fits(bound, kind)
         start, end = (int(np.array(int(bound)).astype(kind.numpy)) for bound in (start, end))
     # Both ends are exact, and the second half counts down from the end, as in PyTorch.
     work = kind if kind.is_floating_point else dtypes.float64

@@ -237,6 +237,8 @@ def multiply_add(
     The bits are those of the operations one by one. Only floats take an activation.
     """
     kind = x.dtype
+    for factor in (beta, alpha):
+        dtypes.check_fits(factor, kind)
     if kind.is_floating_point and x.shape[-1] > 0 and beta != 0:
         plan = plan_product(
             kind,
@@ -255,8 +257,6 @@ def multiply_add(
             n=plan.n, grain=plan.grain, activation=kernels.ACTIVATION,
         )  # fmt: skip
     if not kind.is_floating_point:
-        for factor in (beta, alpha):
-            dtypes.check_fits(factor, kind)
         beta, alpha = int(beta), int(alpha)
     product = multiply(x, y)
     if alpha != 1:

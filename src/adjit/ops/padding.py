@@ -184,8 +184,8 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
     shape = tuple([side.out for side in sides])
     axes = joined(sides)
     axes = [Side.of(1, 0, 0)] * (2 - len(axes)) + axes
+    dtypes.check_fits(float(value) if x.dtype.kind == "u" else value, x.dtype)
     if x.dtype.kind != "f":
-        dtypes.check_fits(float(value) if x.dtype.kind == "u" else value, x.dtype)
         value = bool(value) if x.dtype is dtypes.bool else int(value)
     number = creation.full((), value, dtype=x.dtype, device=x.device)
     inputs = (layouts.in_memory(x, at_end), number)
