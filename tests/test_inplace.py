@@ -12,6 +12,7 @@ from library import (
     LEAF_VIEW_WRITE,
     LEAF_WRITE,
     T,
+    adjit_only,
     array,
     leaf,
     plain,
@@ -19,6 +20,8 @@ from library import (
     raises_modified,
     same,
 )
+
+from adjit.graph.export import methods
 
 MULTIPLE_VIEWS = (
     "This view is the output of a function that returns multiple views. Such functions do not "
@@ -1359,3 +1362,54 @@ def test_an_operand_of_a_wider_dtype_keeps_what_was_there(name):
         ):
             assert found.dtype is other.dtype
             assert found.tolist() == pytest.approx(other.tolist(), rel=1e-6)
+
+
+def _of_one_tensor():
+    """Functions of a square matrix: the methods that need nothing else, and some that do."""
+    functional = T.nn.functional
+    named = {
+        name: lambda L, x, n=name: getattr(x, n)()
+        for name in sorted(methods)
+        if name[-1] != "_" and name not in ("half", "bfloat16")
+    }
+    named |= {
+        f"F.{name}": lambda L, x, n=name: getattr(L.nn.functional, n)(x)
+        for name in functional.__all__
+        if isinstance(getattr(functional, name), type(_of_one_tensor)) and "dropout" not in name
+    }
+    return named | {
+        "x ** 2": lambda L, x: x**2,
+        "x ** 0.5": lambda L, x: x**0.5,
+        "2 ** x": lambda L, x: 2**x,
+        "2 / x": lambda L, x: 2 / x,
+        "x * x": lambda L, x: x * x,
+        "x / x": lambda L, x: x / x,
+        "clamp": lambda L, x: x.clamp(0.2, 0.6),
+        "softmax": lambda L, x: x.softmax(-1),
+        "logit": lambda L, x: x.logit(0.1),
+        "cumprod": lambda L, x: x.cumprod(0),
+        "norm": lambda L, x: x.norm(3),
+        "max": lambda L, x: x.max(0)[0],
+    }
+
+
+@adjit_only
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", _of_one_tensor())
+def test_programs_may_write_into_what_pytorch_does_not_keep(name):
+    """Where PyTorch refuses, the gradient may still be there: values are never written over here."""
+    torch = pytest.importorskip("torch")
+    call = _of_one_tensor()[name]
+
+    def gradient(L):
+        x = L.tensor(np.linspace(0.1, 0.9, 9).reshape(3, 3), requires_grad=True)
+        y = call(L, x)
+        y.mul_(2)
+        y.sum().backward()
+        return x.grad.numpy()
+
+    try:
+        wanted = gradient(torch)
+    except Exception:
+        return
+    np.testing.assert_allclose(gradient(T), wanted, rtol=1e-6, atol=1e-9)

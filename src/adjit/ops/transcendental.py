@@ -603,8 +603,9 @@ def erfinv(x):
 
 
 @erfinv.vjp
-def _(g, out):
-    return g * (0.8862269254527580 * math.exp(out * out))
+def _(g, x):  # programs write into the result, as into that of PyTorch's, which saves the operand too
+    y = special.erfinv(x)
+    return g * (0.8862269254527580 * math.exp(y * y))
 
 
 # ----- the gamma function -----
