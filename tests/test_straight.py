@@ -24,12 +24,41 @@ CALLS = {
     "max_pool1d": lambda lib, x: lib.nn.functional.max_pool1d(x.reshape(1, 1, 12), 2),
     "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x.reshape(1, 1, 3, 4), 2),
     "max_pool3d": lambda lib, x: lib.nn.functional.max_pool3d(x.reshape(1, 1, 2, 2, 3), 2),
+    "avg_pool1d": lambda lib, x: lib.nn.functional.avg_pool1d(x.reshape(1, 1, 12), 2),
+    "avg_pool2d": lambda lib, x: lib.nn.functional.avg_pool2d(x.reshape(1, 1, 3, 4), 2, 1, 1),
+    "avg_pool3d": lambda lib, x: lib.nn.functional.avg_pool3d(x.reshape(1, 1, 2, 2, 3), 2),
+    "adaptive_avg_pool1d": lambda lib, x: lib.nn.functional.adaptive_avg_pool1d(
+        x.reshape(1, 1, 12), 5
+    ),
+    "adaptive_avg_pool2d": lambda lib, x: lib.nn.functional.adaptive_avg_pool2d(
+        x.reshape(1, 1, 3, 4), 2
+    ),
+    "adaptive_avg_pool3d": lambda lib, x: lib.nn.functional.adaptive_avg_pool3d(
+        x.reshape(1, 1, 2, 2, 3), 2
+    ),
+    "reflect": lambda lib, x: lib.nn.functional.pad(x.reshape(1, 3, 4), (1, 2), mode="reflect"),
+    "replicate": lambda lib, x: lib.nn.functional.pad(
+        x.reshape(1, 1, 3, 4), (1, 2, 0, 1), mode="replicate"
+    ),
+    "area": lambda lib, x: lib.nn.functional.interpolate(x.reshape(1, 1, 3, 4), 2, mode="area"),
+    "nll_loss": lambda lib, x: lib.nn.functional.nll_loss(
+        x.reshape(4, 3), lib.tensor([0, 2, 1, 0])
+    ),
+    "nll_loss of planes": lambda lib, x: lib.nn.functional.nll_loss(
+        x.reshape(1, 3, 2, 2), lib.zeros(1, 2, 2, dtype=lib.int64), reduction="sum"
+    ),
 }
 # Whose derivative is in no graph of PyTorch's either.
 FREE = {
     "clamp": lambda lib, x: x.clamp(-1, 1),
     "maximum": lambda lib, x: lib.maximum(x, lib.zeros_like(x)),
     "sum": lambda lib, x: x.sum(),
+    "circular": lambda lib, x: lib.nn.functional.pad(x.reshape(1, 3, 4), (1, 2), mode="circular"),
+    "bilinear": lambda lib, x: lib.nn.functional.interpolate(
+        x.reshape(1, 1, 3, 4), 2, mode="bilinear"
+    ),
+    "embedding": lambda lib, x: lib.nn.functional.embedding(lib.tensor([0, 1]), x.reshape(4, 3)),
+    "fold": lambda lib, x: lib.nn.functional.unfold(x.reshape(1, 1, 3, 4), 2),
 }
 
 

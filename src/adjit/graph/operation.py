@@ -35,6 +35,7 @@ from .registry import registry
 from .saved import FREED, Kept, inference_save_error, pack, unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
+from .straight import mark_straight_along
 from .trace import (
     MAX_TRACES,
     SEEN_ONCE,
@@ -211,6 +212,8 @@ class Operation(native.Native):
         self.back: Body | None = None
         self.rules = TransformRules()
         self.wants: list[str] = []  # parameter names of the vjp
+        # What PyTorch calls the gradient if it has an edge to the first operand, in which the op is linear.
+        self.straight = ""
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
         calls.compile_calls(self, self.calls, MethodType(type(self).__call__, self))
@@ -633,7 +636,11 @@ class Operation(native.Native):
                 flat.append(found)
             else:
                 flat.extend([None] * count if found is None else found)
-        return flat if state.grad else _owned(flat, tuple(given.values()))
+        if not state.grad:
+            return _owned(flat, tuple(given.values()))
+        if self.straight and (gradient := flat[0]) is not None and fn.inputs[0] is not None:
+            mark_straight_along(gradient, fn.edges[0], fn.inputs[0], self.straight)
+        return flat
 
     def _output(self, fn: GradNode, position: int, k: int) -> NewTensor:
         out = unpack(fn, position, fn.outputs[k], k)

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import record
 from .levels import tracers
-from .node import Edge, Gradient, GradNode, TensorBase, node_class
+from .node import Edge, Gradient, GradNode, Spec, TensorBase, node_class
 from .state import state
 
 OPERAND = 1  # the edge of a straight node that has no gradient
@@ -44,11 +44,16 @@ _straight_op = functools.cache(StraightOp)  # by the name
 
 def mark_straight(gradient: TensorBase, operand: TensorBase, backward_name: str) -> None:
     """Have a gradient depend on an operand, or on what was computed from it, by which its derivative is 0."""
-    if not state.grad or not tracers.isdisjoint((gradient.__class__, operand.__class__)):
-        return
-    edges = record.edge_of(gradient), record.edge_of(operand)
-    if edges[OPERAND] is not None:
-        specs = gradient._spec, operand._spec
+    if state.grad and operand.__class__ not in tracers:
+        mark_straight_along(gradient, record.edge_of(operand), operand._spec, backward_name)
+
+
+def mark_straight_along(
+    gradient: TensorBase, edge: Edge | None, spec: Spec, backward_name: str
+) -> None:
+    """`mark_straight`, of an operand of which the graph has the edge and nothing was saved."""
+    if edge is not None and state.grad and gradient.__class__ not in tracers:
+        edges, specs = (record.edge_of(gradient), edge), (gradient.spec, spec)
         fn = record.new_grad_node(_straight_op(backward_name), edges, specs)
         fn.outputs = (gradient._spec,)
         record.give_history(gradient, fn)

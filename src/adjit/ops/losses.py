@@ -426,6 +426,9 @@ def spread_class(values: Tensor, target: Tensor, ignored: int, shape: Shape) -> 
 spread_class.linear("values")
 
 
+picked.straight = spread_class.backward_name
+
+
 @spread_class.vjp
 def _(g, target, ignored, shape):  # type: ignore[no-untyped-def]
     return picked(g, target, None, ignored, "none", shape)[0], None

@@ -496,6 +496,7 @@ def average_pooling(n: int) -> Operation:
         return sums if counts is None else sums / counts.reshape(windows.out[3 - n :])
 
     average.linear("x")
+    average.straight = f"AvgPool{n}DBackwardBackward0"
 
     @average.vjp
     def _(g, windows, include_pad, override):  # type: ignore[no-untyped-def]
@@ -632,7 +633,7 @@ AVERAGE_POOLS = [avg_pool1d, avg_pool2d, avg_pool3d]
 # ---------------------------------------------------------------- windows that divide the input
 
 
-ADAPTIVE_AVERAGE = [mapping(f"AdaptiveAvgPool{n}DBackward0") for n in (1, 2, 3)]
+ADAPTIVE_AVERAGE = [mapping(f"AdaptiveAvgPool{n}DBackward0", is_straight=True) for n in (1, 2, 3)]
 
 
 @functools.lru_cache(4096)

@@ -116,8 +116,10 @@ def mapped(x: Tensor, maps: Maps, back: bool) -> Tensor:
     return layouts.as_images(y, at_end)
 
 
-def mapping(backward_name: str) -> Operation:
-    """An op that maps axes, and under its name in the graph the one that maps gradients back."""
+def mapping(backward_name: str, is_straight: bool = False) -> Operation:
+    """An op that maps axes, and under its name in the graph the one that maps gradients back, which may have
+    an edge to what was mapped."""
+    back_name = backward_name.replace("Backward", "BackwardBackward")
 
     @operation(backward_name)
     def map_axes(x: Tensor, maps: Maps) -> Tensor:
@@ -125,6 +127,7 @@ def mapping(backward_name: str) -> Operation:
         return mapped(x, maps, back=False)
 
     map_axes.linear("x")
+    map_axes.straight = back_name if is_straight else ""
 
     @map_axes.vjp
     def _(g, maps):  # type: ignore[no-untyped-def]
@@ -132,7 +135,7 @@ def mapping(backward_name: str) -> Operation:
 
     map_axes.batched_by_folding()
 
-    @operation(backward_name.replace("Backward", "BackwardBackward"))
+    @operation(back_name)
     def map_back(g: Tensor, maps: Maps) -> Tensor:
         """The gradient of what was mapped."""
         return mapped(g, maps, back=True)
@@ -149,7 +152,7 @@ def mapping(backward_name: str) -> Operation:
 
 
 PADS: dict[str, Any] = {
-    mode: [mapping(f"{name}Pad{n}DBackward0") for n in (1, 2, 3)]
+    mode: [mapping(f"{name}Pad{n}DBackward0", is_straight=mode != "circular") for n in (1, 2, 3)]
     for mode, name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular"))
 }  # fmt: skip
 PAD_KINDS = {
