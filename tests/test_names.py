@@ -1071,3 +1071,43 @@ def test_an_optimizer_keeps_its_parameters_where_lbfgs_does():
     optimizer.zero_grad()
     optimizer.load_state_dict(optimizer.state_dict())
     assert (x.tolist(), x.grad) == ([0, 0], None)
+
+
+def _small_names(T):
+    """What names give that programs seldom ask for; each is PyTorch's."""
+    x, F = T.arange(6.0).reshape(3, 2), T.nn.functional
+    g = T.Generator().manual_seed(3)
+    parts = (x.clone().requires_grad_() * 1).unsafe_chunk(2)
+    parts[0].mul_(2)
+    return {
+        "embedding": T.embedding(x, T.tensor([[1, 2]]), 0).tolist(),
+        "bilinear": T.bilinear(x, x, T.ones(1, 2, 2), T.ones(1)).tolist(),
+        "split": [t.tolist() for t in T.unsafe_split(x, 2)],
+        "sizes": [t.tolist() for t in x.unsafe_split_with_sizes([1, 2])],
+        "chunk": [t.tolist() for t in parts],
+        "reductions": [F._Reduction.get_enum(name) for name in ("none", "mean", "sum")],
+        "flags": F._Reduction.legacy_get_enum(False, None, emit_warning=False),
+        "sizes of layers": str(T.nn.common_types._size_2_t),
+        "asked": F.has_torch_function((x,)) or F.has_torch_function_variadic(x, x),
+        "clone": T.equal(T.rand(3, generator=g.clone_state()), T.rand(3, generator=g)),
+        "sequence": (x.requires_grad_() * 2).grad_fn._sequence_nr() >= 0,
+    }
+
+
+def test_small_names():
+    torch = pytest.importorskip("torch")
+    assert _small_names(adjit) == _small_names(torch)
+    for T in (torch, adjit):
+        with pytest.raises(RuntimeError, match="CPU Generator does not use offset"):
+            T.Generator().get_offset()
+        with pytest.raises(ValueError, match="wrong is not a valid value for reduction"):
+            T.nn.functional._Reduction.get_enum("wrong")
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd", "rmsprop"])
+def test_functions_behind_optimisers_say_what_to_do_instead(name):
+    module = importlib.import_module(f"adjit.optim.{name}")
+    with pytest.raises(NotImplementedError, match="use the class"):
+        getattr(module, name)([], [])
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = module.nothing

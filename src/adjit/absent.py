@@ -107,8 +107,7 @@ METHODS = {
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
-    "Parts and rows": """as_strided_scatter index nonzero_static
-        sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes""",
+    "Parts and rows": "as_strided_scatter index nonzero_static sum_to_size",
     "What PyTorch uses itself or has no longer": """hash_tensor dim_order grad_dtype module_load name reinforce
         volatile _make_wrapper_subclass""",
 }  # fmt: skip
@@ -116,11 +115,16 @@ OTHER_SUBJECTS = {
     "Other devices": "look at x.device and x.is_cuda",
     "Memory of another size or elsewhere": "make a new tensor, with new_empty, as_strided or narrow",
     "Python on every element": "use the functions of tensors, or adjit.tensor of a list",
+    "Optimisers as functions": "use the class, whose step moves all parameters at once",
     "Parts and rows": "use tensor_split, split, chunk, narrow, diagonal, scatter_reduce, x[...]",
     "What PyTorch uses itself or has no longer": "there is nothing to do instead",
 }
 # Functions and classes that can be imported and are there by name only, by the same titles.
 KNOWN = {
+    "Parts and rows": "segment_reduce",
+    "Optimisers as functions": """
+        optim.adadelta.adadelta optim.adagrad.adagrad optim.adam.adam optim.adamax.adamax optim.asgd.asgd
+        optim.nadam.nadam optim.radam.radam optim.rmsprop.rmsprop optim.rprop.rprop optim.sgd.sgd""",
     "Decompositions and solvers": """
         cholesky cholesky_inverse cholesky_solve det geqrf inverse logdet lu_solve lu_unpack orgqr ormqr
         pinverse qr slogdet svd triangular_solve matrix_exp matrix_power lobpcg nuclear_norm

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from . import tensor
 from .graph import record
+from .nn import functional
 from .ops.operators import IN_PLACE, OPERATORS
 from .schedule.jit import native
 from .tensor import Tensor
@@ -859,3 +860,8 @@ _PLAIN = {Tensor, int, float, bool, str, type(None)}
 _QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)
+# Where functions of programs that are written like those of `nn.functional` look for them.
+for _function in (
+    has_torch_function, has_torch_function_unary, has_torch_function_variadic, handle_torch_function,
+):  # fmt: skip
+    setattr(functional, _function.__name__, _function)

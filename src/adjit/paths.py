@@ -34,6 +34,7 @@ PATHS = {
     "autograd.variable": ("autograd.api",),
     "cuda.memory": ("cuda",),
     "cuda.random": ("cuda",),
+    "nn._reduction": ("nn.reduction",),
     "nn.modules": ("nn",),
     "nn.modules.activation": ("nn.activation", "nn"),
     "nn.modules.batchnorm": ("nn.norm", "nn"),

@@ -154,6 +154,50 @@ class Generator:
         with self._lock:
             self._seed, self._offset = place
 
+    def clone_state(self) -> Generator:
+        """Make another generator that goes on from the same state.
+
+        Example:
+            >>> g = adjit.Generator().manual_seed(0)
+            >>> adjit.equal(adjit.rand(2, generator=g.clone_state()), adjit.rand(2, generator=g))
+            True
+        """
+        with self._lock:
+            made = _restored(self._seed, self._offset)
+        made.device = self.device
+        return made
+
+    def get_offset(self) -> int:
+        """Tell how far a generator of a GPU is in its stream.
+
+        Raises:
+            RuntimeError: for one of the CPU, as in PyTorch.
+
+        Example:
+            >>> adjit.Generator("cuda").get_offset() if adjit.cuda.is_available() else 0
+            0
+        """
+        self._refuse_on_cpu()
+        return self._offset
+
+    def set_offset(self, offset: int) -> None:
+        """Go to a place in the stream of a generator of a GPU.
+
+        Raises:
+            RuntimeError: for one of the CPU, as in PyTorch.
+
+        Example:
+            >>> if adjit.cuda.is_available():
+            ...     adjit.Generator("cuda").set_offset(4)
+        """
+        self._refuse_on_cpu()
+        with self._lock:
+            self._offset = int(offset)
+
+    def _refuse_on_cpu(self) -> None:
+        if self.device.type == "cpu":
+            raise RuntimeError("CPU Generator does not use offset")
+
     def __repr__(self) -> str:
         return f"<adjit.Generator seed={self._seed} offset={self._offset}>"
 

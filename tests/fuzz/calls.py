@@ -136,6 +136,7 @@ T.as_strided_copy({x}, (2, 2), (1, 1)); T.detach_copy({x}); T.diagonal_copy({x2}
 T.permute_copy({x}, {order_of_dims}); T.select_copy({x}, {dim}, -1); T.squeeze_copy({x}); T.t_copy({x2})
 T.transpose_copy({x}, {dim}, {dim}); T.unfold_copy({x}, {dim}, 1, 1); T.unsqueeze_copy({x}, {dim})
 T.view_copy({x}, {shape}); T.narrow_copy({x}, {dim}, 0, 1); {x}.narrow_copy({dim}, 0, 1)
+{x}.unsafe_split(1, {dim})[0]; {x}.unsafe_chunk(2, {dim})[-1]; {x2}.unsafe_split_with_sizes([{x2}.shape[0]])[0]
 T.unbind_copy({x}, {dim})[0]; T.split_copy({x}, 1, {dim})[-1]; T.split_with_sizes_copy({x2}, [{x2}.shape[0]])[0]
 """
 
@@ -186,6 +187,7 @@ T.einsum('ij,ij->i', {f2}, {s}); T.einsum('bij,bjk->bik', {f3}, {batch}); T.eins
 T.chain_matmul({f2}, {right}); T.linalg.multi_dot([{f2}, {right}]); T.linalg.matmul({f2}, {right})
 T.linalg.cross({of_three}, {s}); {of_three}.cross({s}, -1); F.linear({f2}, {weight})
 F.linear({f2}, {weight}, {bias}); F.linear({f3}, {weight}, {bias}); F.bilinear({f2}, {s}, {bilinear})
+T.bilinear({f2}, {s}, {bilinear})
 {x2}.tril({offset}); {x2}.triu({offset}); {x3}.tril(); {f3}.triu({offset}); {x1}.diag(); {x2}.diag({offset})
 {x1}.diag_embed(); {x}.diagflat(); T.block_diag({f2}, {f2}); {f2}.addmm_({addmm_factors})
 {f1}.addmv_({addmv_factors}); {f2}.addr_({addr_factors}); {f3}.baddbmm_({baddbmm_factors})
@@ -218,6 +220,7 @@ T.dstack([{x}, {s}]); T.row_stack([{x}, {s}]); T.column_stack([{x}, {s}]); {x}.r
 {x2}.select_scatter({row_values}, 0, 0); {x2}.slice_scatter({s}, 0, 0, {size0})
 T.meshgrid({x1}, {x1}, indexing='ij'); T.cartesian_prod({x1}, {x1}); T.combinations({x1})
 T.searchsorted({sorted}, {s}); T.bucketize({f}, {boundaries}); F.one_hot({classes}, 4)
+T.embedding({table}, {classes})
 F.embedding({classes}, {table}); F.embedding({classes}, {table}, padding_idx=0); F.pad({x}, (1, 1))
 T.constant_pad_nd({x}, (1, 1))
 F.embedding_bag({classes}.reshape(1, -1), {table})

@@ -175,6 +175,10 @@ class GradNode:
         """The name of the function, `MulBackward0` for instance."""
         return str(self.op.backward_name)
 
+    def _sequence_nr(self) -> int:
+        """A number that is larger the later the function was recorded."""
+        return self.seq
+
     @property
     def short_name(self) -> str:
         """The name without its origin, `CopySlices` for `adjit::autograd::CopySlices`."""

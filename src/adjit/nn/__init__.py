@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from . import attention, functional, grad, init, parameter, utils
+from . import common_types as common_types
 from .activation import (
     CELU,
     ELU,

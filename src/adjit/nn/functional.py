@@ -84,6 +84,7 @@ from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, 
 from ..shapes import check_fits
 from ..tensor import Tensor
 from . import grad as grad
+from . import reduction as _Reduction  # noqa: F401  PyTorch's name
 from .multi_head import multi_head_attention_forward
 from .reduction import chosen_reduction, reduced
 

@@ -124,3 +124,47 @@ def _parts(
     for written, part in zip(out, parts, strict=True):
         inplace.write_out(name, written, part)
     return None
+
+
+@export(method=True)
+@numpy_names
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Give what `split` gives, each part in memory of its own, to be written into.
+
+    Differentiable.
+
+    Example:
+        >>> adjit.unsafe_split(adjit.tensor([1., 2., 3.]), 2)
+        (tensor([1., 2.]), tensor([3.]))
+    """
+    return tuple([clone(part) for part in slicing.split(input, split_size, dim)])
+
+
+@export(method=True)
+@numpy_names
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Give what `chunk` gives, each part in memory of its own, to be written into.
+
+    Differentiable.
+
+    Example:
+        >>> adjit.unsafe_chunk(adjit.tensor([1., 2., 3.]), 2)
+        (tensor([1., 2.]), tensor([3.]))
+    """
+    return tuple([clone(part) for part in slicing.chunk(input, chunks, dim)])
+
+
+@export(method=True)
+@numpy_names
+def unsafe_split_with_sizes(
+    input: Tensor, split_sizes: Sequence[int], dim: int = 0
+) -> tuple[Tensor, ...]:
+    """Give what `split_with_sizes` gives, each part in memory of its own, to be written into.
+
+    Differentiable.
+
+    Example:
+        >>> adjit.unsafe_split_with_sizes(adjit.tensor([1., 2., 3.]), [2, 1])
+        (tensor([1., 2.]), tensor([3.]))
+    """
+    return tuple([clone(part) for part in slicing.split_with_sizes(input, split_sizes, dim)])

@@ -78,6 +78,30 @@ def embedding(
     )
 
 
+@export(name="embedding")
+def rows_of(
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of a matrix that a tensor of indices names: `nn.functional.embedding`, the matrix first.
+
+    Args:
+        weight: (rows, columns).
+        indices: int32 or int64, any shape.
+        padding_idx: a row that gets no gradient; none if it is negative.
+        scale_grad_by_freq, sparse: as there.
+
+    Returns:
+        A tensor (*indices.shape, columns). Differentiable in `weight`.
+
+    Example:
+        >>> adjit.embedding(adjit.tensor([[1., 2.], [3., 4.]]), adjit.tensor([1]))
+        tensor([[3., 4.]])
+    """
+    padding = None if padding_idx < 0 else padding_idx
+    return embedding(indices, weight, padding, None, 2.0, scale_grad_by_freq, sparse)
+
+
 def limit_norms(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale down the rows that are looked up to a norm, in place, and leave their derivatives as they are."""
     weight = weight.detach()

@@ -104,6 +104,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return as_own(addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0]))
 
 
+@export
 @export(namespace="nn.functional")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input1 @ weight[o] @ input2` for every output feature `o`, plus `bias`.

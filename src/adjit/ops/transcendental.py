@@ -603,7 +603,8 @@ def erfinv(x):
 
 
 @erfinv.vjp
-def _(g, x):  # programs write into the result, as into that of PyTorch's, which saves the operand too
+def _(g, x):
+    # Programs write into the result, as into that of PyTorch's, which saves the operand too.
     y = special.erfinv(x)
     return g * (0.8862269254527580 * math.exp(y * y))
 

@@ -1,8 +1,9 @@
 """Optimisers and learning rate schedules, with PyTorch's names and results."""
 
+import functools
 from typing import NoReturn
 
-from ..absent import absent
+from ..absent import absent, known
 from . import lr_scheduler, optimizer, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor
@@ -25,6 +26,20 @@ __all__ = [
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "optimizer",
     "swa_utils",
 ]  # fmt: skip
+
+for _name in (
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adamax",
+    "asgd",
+    "nadam",
+    "radam",
+    "rmsprop",
+    "rprop",
+    "sgd",
+):
+    vars(globals()[_name])["__getattr__"] = functools.partial(known, f"optim.{_name}")
 
 
 def __getattr__(name: str) -> NoReturn:
