@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from . import tensor
 from .graph import record
+from .graph.wrong_types import explained
 from .nn import functional
 from .ops.operators import IN_PLACE, OPERATORS
 from .schedule.jit import native
@@ -484,6 +485,7 @@ def _wrap_functions() -> None:
             asks = kind(function, name)
             asks.__module__ = module.__name__  # where pickles find it
             asking.setdefault(id(function), asks)
+            asking.setdefault(id(explained.get(function, function)), asks)
             setattr(module, name, asks)
             if inspect.isfunction(function) and function.__name__ == name:
                 function.__module__ = _as_it_was(module.__name__[len(_LIBRARY) + 1 :])

@@ -85,7 +85,7 @@ def tell(
         if taken.takes_number and _is_number(value):
             continue
         if taken.takes_several and isinstance(value, (tuple, list)):
-            check_all(taken.place, value)
+            check_all(taken.place - is_method, value)
         elif taken.takes_several or not _is_like_tensor(value):
             position = taken.place + (not is_method) if taken.place < len(args) else None
             wanted = "tuple of Tensors" if taken.takes_several else "Tensor"
@@ -123,6 +123,8 @@ def _is_number(value: Argument) -> bool:
 
 # ----- functions that tell -----
 
+explained: dict[Function, Function] = {}  # what is called by each
+
 
 def explaining(function: _F, name: str, *, is_method: bool = False) -> _F:
     """`function`, with the same parameters and errors that tell which argument is no tensor.
@@ -150,6 +152,7 @@ def explaining(function: _F, name: str, *, is_method: bool = False) -> _F:
         (CellType(explain), CellType(function)),
     )
     made.__kwdefaults__ = function.__kwdefaults__
+    explained[made] = function
     return cast(_F, functools.update_wrapper(made, function))
 
 

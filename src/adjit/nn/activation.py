@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..dtypes import dtype as DType
-from ..ops import creation, transcendental
+from ..ops import creation
 from ..tensor import Tensor
 from . import functional as F
 from . import init
@@ -126,7 +126,7 @@ class Sigmoid(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return transcendental.sigmoid(input)
+        return F.sigmoid(input)
 
 
 class LogSigmoid(Module):
@@ -154,7 +154,7 @@ class Tanh(Module):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return transcendental.tanh(input)
+        return F.tanh(input)
 
 
 class Tanhshrink(Module):
