@@ -361,6 +361,7 @@ def test_einsum_errors(equation, shapes):
         ("chain_matmul", [(2, 3), (4,)]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:torch.chain_matmul is deprecated")
 def test_errors_of_shape(name, shapes):
     agree_in_error(lambda T, *t: getattr(T, name)(*t), *[sample(*shape) for shape in shapes])
 

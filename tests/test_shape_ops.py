@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import warnings
 
 import numpy as np
 import pytest
 from adjit.kernels.ops import shape
-from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name, plain, torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit import errors
 from adjit.schedule.jit import cache
 
 
@@ -402,3 +404,48 @@ def test_joined_images_lie_as_most_of_them_do(dim, second):
     for image, array in zip(images, arrays, strict=True):
         np.testing.assert_array_equal(image.grad.numpy(), array)
     assert adjit.cat([images[1].detach().contiguous()] * 2, dim).is_contiguous()
+
+
+DEPRECATED = {
+    "a grid without indexing": lambda T: T.meshgrid(T.arange(2), T.arange(3)),
+    "T of a vector": lambda T: T.arange(3).T,
+    "T of a batch": lambda T: T.ones(2, 3, 4).T,
+    "T of a number": lambda T: T.tensor(1.0).T,
+    "mT of a number": lambda T: T.tensor(1.0).mT,
+    "mH of a number": lambda T: T.tensor(1.0).mH,
+    "H of a number": lambda T: T.tensor(1.0).H,
+    "adjoint of a number": lambda T: T.tensor(1.0).adjoint(),
+    "cross without dim": lambda T: T.cross(T.eye(3), T.ones(3, 3)),
+    "chain_matmul": lambda T: T.chain_matmul(T.ones(2, 3), T.ones(3, 2)),
+}
+UNWARNED = {
+    "a grid": lambda T: T.meshgrid(T.arange(2), T.arange(3), indexing="ij"),
+    "products of a grid": lambda T: T.cartesian_prod(T.arange(2), T.arange(3)),
+    "T of a matrix": lambda T: T.ones(2, 3).T,
+    "mT of a batch": lambda T: T.ones(2, 3, 4).mT,
+    "cross with dim": lambda T: T.cross(T.eye(3), T.ones(3, 3), dim=0),
+    "linalg.cross": lambda T: T.linalg.cross(T.eye(3), T.ones(3, 3)),
+    "multi_dot": lambda T: T.linalg.multi_dot([T.ones(2, 3), T.ones(3, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", [*DEPRECATED, *UNWARNED])
+def test_deprecated_forms_warn_once(name):
+    call = {**DEPRECATED, **UNWARNED}[name]
+    errors.warn_once.cache_clear()
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # or it depends on what ran before
+    try:
+        found = []
+        for T in (torch, adjit):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                call(T)
+            found.append([(one.category, plain(one.message)) for one in caught])
+    finally:
+        torch.set_warn_always(before)
+    assert found[0] == found[1]
+    assert bool(found[0]) == (name in DEPRECATED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(adjit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import warnings
@@ -47,6 +48,12 @@ def warn(text: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, UserWarning, stacklevel=level)
+
+
+@functools.cache
+def warn_once(text: str) -> None:
+    """Warn once in a process of what the user's line does, and others may do again and again."""
+    warn(text)
 
 
 def user_call_site() -> CallSite | None:

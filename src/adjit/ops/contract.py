@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .. import errors
 from ..graph import record, wrong_types
 from ..graph.export import export
 from ..graph.view import as_own
@@ -211,6 +212,11 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
         >>> adjit.chain_matmul(adjit.ones(2, 3), adjit.ones(3, 4), adjit.ones(4, 5)).shape
         adjit.Size([2, 5])
     """
+    errors.warn_once(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
+        "torch.linalg.multi_dot instead, which accepts a list of two or more tensors rather than multiple "
+        "parameters."
+    )
     chain = list(matrices)
     if len(chain) == 1 and isinstance(chain[0], (list, tuple)):
         chain = list(chain[0])

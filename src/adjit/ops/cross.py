@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import errors
 from ..graph.export import export
 from ..graph.operation import normalized_by, normalizes_in_order, operation
 from ..shapes import (
@@ -24,7 +25,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
     Args:
         input, other: of size 3 along the axis; they broadcast.
-        dim: the axis; None for the first one of size 3.
+        dim: the axis; None for the first one of size 3, with a warning.
 
     Returns:
         The products. Differentiable in both.
@@ -33,10 +34,15 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         RuntimeError: if there is no axis of size 3, or the numbers of axes differ.
 
     Example:
-        >>> adjit.cross(adjit.tensor([1., 0., 0.]), adjit.tensor([0., 1., 0.]))
+        >>> adjit.cross(adjit.tensor([1., 0., 0.]), adjit.tensor([0., 1., 0.]), dim=0)
         tensor([0., 0., 1.])
     """
     if dim is None:
+        errors.warn_once(
+            "Using torch.cross without specifying the dim arg is deprecated.\nPlease either pass the dim "
+            "explicitly or simply use torch.linalg.cross.\nThe default value of dim will change to agree with "
+            "that of linalg.cross in a future release."
+        )
         shape = broadcast_shapes(input.shape, other.shape)
         if 3 not in shape:
             raise RuntimeError("no dimension of size 3 in input")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..dtypes import dtype
 from ..formats import contiguous_format
 from ..graph import write
@@ -315,12 +315,15 @@ def one_or_list(tensors: tuple[Any, ...]) -> list[Tensor]:
 
 
 @export
-def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
+def meshgrid(
+    *tensors: Tensor | Sequence[Tensor], indexing: str | None = None
+) -> tuple[Tensor, ...]:
     """Coordinates of a grid: views of the vectors along one axis each.
 
     Args:
         tensors: vectors or numbers of one dtype.
-        indexing: `"ij"` for axes in the order of the arguments, `"xy"` with the first two swapped.
+        indexing: `"ij"` for axes in the order of the arguments, `"xy"` with the first two swapped; without it
+            `"ij"`, and a warning.
 
     Returns:
         One tensor for each argument. Differentiable.
@@ -338,6 +341,11 @@ def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str = "ij") -> tuple
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     if any(t.dtype is not found[0].dtype for t in found):
         raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    if indexing is None:
+        errors.warn_once(
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument."
+        )
+        indexing = "ij"
     if indexing not in ("ij", "xy"):
         raise RuntimeError(
             'torch.meshgrid: indexing must be one of "xy" or "ij", but received: ' + indexing
@@ -382,7 +390,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(t.shape)}")
     if len(tensors) == 1:
         return tensors[0]
-    return stack([g.flatten() for g in meshgrid(*tensors)], 1)
+    return stack([g.flatten() for g in meshgrid(*tensors, indexing="ij")], 1)
 
 
 @export

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..formats import contiguous_format
 from ..graph import inplace
 from ..graph.export import add_method, export
@@ -194,8 +194,19 @@ def _matrices_turned(input: Tensor, asked: str) -> Tensor:
             f"{asked} is only supported on matrices or batches of matrices. Got {input.ndim}-D tensor."
         )
     if not input.ndim:
+        _warn_of_number(
+            asked.removeprefix("tensor.") if "()" in asked else asked.replace("t", "T", 1)
+        )
         return alias(input, (), (), input._offset, "PermuteBackward0", lambda g: g)
     return transpose(input, -2, -1)
+
+
+def _warn_of_number(name: str) -> None:
+    is_turned = name.endswith("T")
+    instead = (
+        "This function is the identity in these cases." if is_turned else "Consider using x.conj()."
+    )
+    errors.warn_once(f"{name} is deprecated on 0-D tensors. {instead}")
 
 
 def _matrices(name: str, is_conjugated: bool) -> property:
@@ -240,9 +251,17 @@ def _reversed_axes(input: Tensor) -> Tensor:
     """The tensor with all its axes reversed: a view.
 
     Example:
-        >>> adjit.zeros(2, 3, 4).T.shape
-        adjit.Size([4, 3, 2])
+        >>> adjit.zeros(2, 3).T.shape
+        adjit.Size([3, 2])
     """
+    if not input.ndim:
+        _warn_of_number("Tensor.T")
+    elif input.ndim != 2:
+        errors.warn_once(
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it "
+            "will throw an error in a future release. Consider `x.mT` to transpose batches of matrices or "
+            "`x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor."
+        )
     return _permuted(input, list(range(input.ndim))[::-1], "PermuteBackward0")
 
 
