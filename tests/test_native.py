@@ -418,7 +418,7 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
     (products.matmul, "matmul of a matrix and a vector"): (arrays(SQUARE, (3,)), [((), {})]),
     (products.matmul, "matmul of vectors"): (arrays((3,), (3,)), [((), {})]),
     (products.matmul, "matmul of batches"): (arrays((2, 3, 3), (4, 1, 3, 3)), [((), {})]),
-    (crossed.cross, "cross"): (arrays(SQUARE, SQUARE), [((), {}), ((1,), {})]),
+    (crossed.cross, "cross"): (arrays(SQUARE, SQUARE), [((0,), {}), ((1,), {})]),
     (crossed.linalg_cross, "linalg.cross"): (arrays(SQUARE, SQUARE), [((), {"dim": 0})]),
     (products.bmm, "bmm"): (arrays((2, 3, 3), (2, 3, 3)), [((), {})]),
     (F.linear, "linear"): (arrays(SQUARE, (4, 3), (4,)), [((), {})]),

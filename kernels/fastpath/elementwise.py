@@ -187,7 +187,7 @@ def new_float_word(number):
     if value == -1.0 and has_failed() != 0:
         forget_error()
         return 0
-    if LARGEST_SINGLE < abs(value) <= LARGEST:
+    if LARGEST_SINGLE < value <= LARGEST or -LARGEST <= value < -LARGEST_SINGLE:
         return 0
     return new_word(bits_of_float(value))
 

@@ -525,10 +525,8 @@ def _unwrap_functions() -> None:
     """Have functions and methods ask nobody."""
     for (module, name), function in _plain.items():
         setattr(module, name, function)
-        if (
-            inspect.isfunction(function) and function.__name__ == name
-        ):  # its home, no other name of it
-            function.__module__ = module.__name__
+        if inspect.isfunction(function) and function.__module__.startswith(_AS_THEY_WERE):
+            function.__module__ = module.__name__  # its home, which comes before other modules
     _plain.clear()
     for name, method in list(vars(Tensor).items()):
         if isinstance(method, _TensorMethod):
