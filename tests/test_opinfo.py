@@ -233,6 +233,11 @@ ON_PURPOSE = [
         "more than one element of the written-to tensor",
     ),
     Purpose(
+        "parts that may be written have memory of their own; PyTorch's share it, and the whole does not know",
+        "unsafe_chunk unsafe_split",
+        r"(method |by name )?memory",
+    ),
+    Purpose(
         "the reversed operators are methods of tensors in Python, with its errors",
         "__radd__ __rmul__ __rand__ __ror__ __rxor__",
         "error: accepted",
