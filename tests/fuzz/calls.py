@@ -136,7 +136,6 @@ T.as_strided_copy({x}, (2, 2), (1, 1)); T.detach_copy({x}); T.diagonal_copy({x2}
 T.permute_copy({x}, {order_of_dims}); T.select_copy({x}, {dim}, -1); T.squeeze_copy({x}); T.t_copy({x2})
 T.transpose_copy({x}, {dim}, {dim}); T.unfold_copy({x}, {dim}, 1, 1); T.unsqueeze_copy({x}, {dim})
 T.view_copy({x}, {shape}); T.narrow_copy({x}, {dim}, 0, 1); {x}.narrow_copy({dim}, 0, 1)
-{x}.unsafe_split(1, {dim})[0]; {x}.unsafe_chunk(2, {dim})[-1]; {x2}.unsafe_split_with_sizes([{x2}.shape[0]])[0]
 T.unbind_copy({x}, {dim})[0]; T.split_copy({x}, 1, {dim})[-1]; T.split_with_sizes_copy({x2}, [{x2}.shape[0]])[0]
 """
 
@@ -230,6 +229,7 @@ F.pad({f3}, (1, 1), mode='replicate'); F.pad({f3}, (1, 1), mode='circular'); {x}
 {x}.to(T.float32); {i}.to(T.float32); {x}.to({dtype}); {x}.type({dtype}); {x}.type_as({y}); {x}.bool()
 {i}.byte(); {i}.char(); {x}.double(); {x}.float(); {i}.int(); {i}.long(); {i}.short(); {x}.cpu()
 T.clone({x}); {x}.int(); {x}.long()
+{x}.unsafe_split(1, {dim})[0]; {x}.unsafe_chunk(2, {dim})[-1]; {x2}.unsafe_split_with_sizes([{x2}.shape[0]])[0]
 """
 
 # ----- making -----
