@@ -53,7 +53,7 @@ def mark_straight_along(
 ) -> None:
     """`mark_straight`, of an operand of which the graph has the edge and nothing was saved."""
     if edge is not None and state.grad and gradient.__class__ not in tracers:
-        edges, specs = (record.edge_of(gradient), edge), (gradient.spec, spec)
+        edges, specs = (record.edge_of(gradient), edge), (gradient._spec, spec)
         fn = record.new_grad_node(_straight_op(backward_name), edges, specs)
         fn.outputs = (gradient._spec,)
         record.give_history(gradient, fn)
