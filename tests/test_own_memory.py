@@ -108,6 +108,7 @@ def test_strides_of_expanded_tensors():
         assert ours == theirs
 
 
+@pytest.mark.filterwarnings("ignore:.* is deprecated on 0-D tensors")
 @pytest.mark.parametrize("name", ["H", "mH", "mT", "adjoint"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 3, 4)])
 def test_transposed_matrices(name, shape):

@@ -911,7 +911,9 @@ class Tensor(TensorBase):
             raise RuntimeError(
                 f"a Tensor with {self._spec.numel} elements cannot be converted to Scalar"
             )
-        return bool(self) if self._spec.dtype is dtypes.bool else self._number()
+        if state.session is not None and self._spec.dtype is dtypes.bool:
+            return bool(self)
+        return self._number()
 
     def _number(self) -> Any:
         """The first element as a Python number."""
