@@ -153,6 +153,33 @@ def test_the_numbers_of_arrays_at_the_time_of_the_call(counts):
         assert bits(compiled(T.ones(2))) == bits(step(T.ones(2)))
 
 
+def test_what_is_written_where_arrays_look_is_written_once(counts):
+    """What a decision reads is computed beside what is recorded, which writes there later."""
+    seen = []
+    for wrap in (lambda f: f, T.compile):
+        p, given = T.zeros(3), np.zeros(3, np.float32)
+        shown, borrowed = p.numpy(), T.from_numpy(given)
+
+        def step(x, p=p, borrowed=borrowed):
+            p.add_(x)
+            y = p * 2 if p.sum() > 2 else p - 1
+            if x.sum() > 5:
+                borrowed.add_(1)
+                y = y + 1 if (borrowed > 3).any() else y
+            p.mul_(0.5)
+            return y
+
+        step = wrap(step)
+        seen.append(
+            [
+                (step(T.full((3,), float(k % 8 // 4))).tolist(), [*shown], [*given])
+                for k in range(24)
+            ]
+        )
+    assert seen[0] == seen[1]
+    assert counts.answered
+
+
 def test_an_error_within_what_is_decided_by(counts):
     def step(x, index):
         return x * 2 if x[index].sum() > 0 else x
@@ -316,7 +343,7 @@ def test_a_gradient_that_another_way_reads_is_there(counts):
     """One way replaces the gradient without reading it, the other adds to it."""
     weight = T.ones(2000, 300).requires_grad_()
 
-    def step(x, wrap=None):
+    def step(x):
         if x.sum() > 0:
             weight.grad = None
         (weight * x).sum().backward()

@@ -560,6 +560,16 @@ def test_nobody_can_tell_that_gradients_wait(seed, monkeypatch):
     assert found == Program(seed).bits()
 
 
+def test_hundreds_of_lookups_in_a_step_are_dense():
+    """Sums of sums of sums: nothing that looks at them may go in as deep."""
+    w = table(3)
+    moves = waiting(w, T.tensor([9, 11]))
+    before = w.detach().numpy().copy()
+    sum(lost(T.tensor([8 + k % 50]), w) for k in range(600)).backward()
+    moves.step()
+    np.testing.assert_allclose(w.detach().numpy()[8:58], before[8:58] - 6, rtol=1e-5)
+
+
 def test_tables_are_forgotten_with_their_parameters():
     w = table(3)
     waiting(w, T.tensor([9, 11, 9]))

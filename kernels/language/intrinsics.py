@@ -29,9 +29,8 @@ from numba.extending import lower_builtin, type_callable
 
 from .processor import VECTOR_BYTES
 
-VECTOR_FORMS = (
-    "llvm.compiler.used"  # the list that keeps functions which only calls' attributes name
-)
+# LLVM's list that keeps functions which nothing but the attributes of calls name.
+VECTOR_FORMS = "llvm.compiler.used"
 
 
 class Value:

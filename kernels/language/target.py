@@ -209,14 +209,16 @@ class KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     def _inline_vector_forms(self) -> None:
         """What is rarely asked for, asked for by a test within the vectorised loop instead of a call."""
-        with contextlib.suppress(NameError):
+        try:
             forms = self._final_module.get_global_variable(VECTOR_FORMS)
-            forms.name, forms.linkage = "vector_forms", "internal"  # so that what nobody calls goes
-            passes = llvm.newpassmanagers.create_new_module_pass_manager()
-            passes.add_always_inliner_pass()
-            passes.add_global_dead_code_eliminate_pass()
-            passes.add_simplify_cfg_pass()
-            passes.run(self._final_module, self._codegen._pass_builder())
+        except NameError:  # there are none
+            return
+        forms.name, forms.linkage = "vector_forms", "internal"  # so that what nobody calls goes
+        passes = llvm.newpassmanagers.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(self._final_module, self._codegen._pass_builder())
 
 
 class Codegen(JITCPUCodegen):  # type: ignore[misc]

@@ -126,12 +126,6 @@ def power_of_two(n, k):
     return from_bits(bits(n + (k.MAGIC + k.BIAS)) << k.MANTISSA_BITS)
 
 
-def scaled(x, n, k):
-    """x * 2**n, rounded once, for |n| up to twice the range of exponents."""
-    half = round_even(n * 0.5)
-    return x * power_of_two(half, k) * power_of_two(n - half, k)
-
-
 def float_of_low_bits(i, k):
     """A whole number from 0 up, as a float."""
     return from_bits(i + int(np.array(k.MAGIC, k.DTYPE).view(f"i{k.DTYPE().itemsize}"))) - k.MAGIC
@@ -825,7 +819,7 @@ def pow(x, y, k):
     n, r, r_low = reduced_by_ln2(clamp(exponent, k.EXP_MIN, k.EXP_MAX), k)
     s, s_low = expm1_parts(*fast_two_sum(r, r_low + low), k)
     one, one_low = fast_two_sum(1.0, s)
-    result = scaled(one + (one_low + s_low), n, k)
+    result = times_power(one + (one_low + s_low), n + (k.MAGIC + 2 * k.BIAS), k)
     result = where((size == 1.0) & (y == y), 1.0, result)
     whole = floor(y) == y
     half = 0.5 * y

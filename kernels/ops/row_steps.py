@@ -22,9 +22,8 @@ from ..language.lanes import (
 )
 from .index import NO_MORE, are_rows
 
-SPREAD = (
-    -7046029254386353131
-)  # 2 ** 64 over the golden ratio, as a signed number: Fibonacci hashing
+# 2 ** 64 over the golden ratio, as a signed number: Fibonacci hashing.
+SPREAD = -7046029254386353131
 MOST = 8  # tables whose sum a gradient may be
 AHEAD = 6  # rows that are asked for before they are moved
 
@@ -34,6 +33,15 @@ def parts_of(links, count):
     """The rows that are named, the first index of each, the next one of each index, places for hashes."""
     rows = shifted(links, 1)
     return rows, shifted(rows, count), shifted(rows, 2 * count), shifted(rows, 3 * count)
+
+
+@helper
+def place_of_row(rows, places, hashes, row):
+    """Where in the table of hashes a row is, or would be."""
+    place = ((row * SPREAD) >> 32) & (hashes - 1)
+    while places[place] != NO_MORE and rows[places[place]] != row:
+        place = (place + 1) & (hashes - 1)
+    return place
 
 
 @kernel
@@ -57,9 +65,7 @@ def link_rows(args, start, stop):
         if index == skipped:
             continue
         row = index + axes[2] if index < 0 else index
-        place = ((row * SPREAD) >> 32) & (hashes - 1)
-        while places[place] != NO_MORE and rows[places[place]] != row:
-            place = (place + 1) & (hashes - 1)
+        place = place_of_row(rows, places, hashes, row)
         k = places[place]
         if k == NO_MORE:
             k = places[place] = known
@@ -90,10 +96,7 @@ def copy_table(args, start, stop):
 def first_of(links, count, hashes, row):
     """The first index that names a row, NO_MORE if none does."""
     rows, first, _, places = parts_of(links, count)
-    place = ((row * SPREAD) >> 32) & (hashes - 1)
-    while places[place] != NO_MORE and rows[places[place]] != row:
-        place = (place + 1) & (hashes - 1)
-    k = places[place]
+    k = places[place_of_row(rows, places, hashes, row)]
     return k if k == NO_MORE else first[k]
 
 

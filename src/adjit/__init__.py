@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from . import distributed, distributions, func, library, multiprocessing, scipy, user_kernels
     from .user_kernels import elementwise, kernel, value_and_grad
 
-_collecting, _objects_before = gc.isenabled(), len(gc.get_objects())
+_collecting, _blocks_before = gc.isenabled(), sys.getallocatedblocks()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
 try:
     from . import config
@@ -163,7 +163,7 @@ try:
     from .version import __version__
 finally:
     if _collecting:
-        _cycles.declare_old(_objects_before)
+        _cycles.declare_old(_blocks_before)
         gc.enable()
 
 newaxis = None

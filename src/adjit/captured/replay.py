@@ -127,7 +127,12 @@ class Replay:
         gradients = {id(g.slot.constant) for _, _, g in self.grads if isinstance(g, NewTensor)}
         wanted = Counter(map(id, values))
         tables = {id(t): t for t in session.tables if wanted[id(t)] == 1 and id(t) in gradients}
-        rows = [value for table in tables.values() for value in rows_of(table)]
+        rows = [
+            value
+            for table in tables.values()
+            for one in deferred.tables_in(table)
+            for value in one.inputs[1:]
+        ]
         found = [value for value in values if id(value) not in tables] + rows
         batch = reachable(found)
         if not tables.keys().isdisjoint(map(id, batch)):  # some are read as a whole after all
@@ -660,13 +665,6 @@ class Replay:
             rooted.backward.connect(roots, arguments, values, storage_of, drawn, call)
         for left in self.lost:
             lose_history(find(left))
-
-
-def rows_of(table: Any) -> list[Any]:
-    """The indices and values of a gradient that is a table, or a sum of tables."""
-    if table.recipe.fusion.adds:
-        return [value for part in table.inputs for value in rows_of(part)]
-    return [*table.inputs[1:]]
 
 
 def can_be_written(effects: Sequence[Effect], arguments: Sequence[Any]) -> bool:

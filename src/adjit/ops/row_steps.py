@@ -83,27 +83,17 @@ def recorded_tables(params: list[Tensor], grads: list[Tensor]) -> dict[int, Tabl
 _dense: weakref.WeakKeyDictionary[Storage, int] = weakref.WeakKeyDictionary()
 
 
-def _tables_of(param: Tensor, grad: Tensor) -> Tables | None:
+def _tables_of(param: Tensor, grad: Tensor) -> Tables:
     """What a gradient is the sum of, if these are few tables and its parameter lies plainly."""
     if not (grad._spec is param._spec and is_whole(param) and is_whole(grad)):
-        return None
-    tables = _summed(grad._storage.value)
-    return tables if tables is not None and len(tables) <= kernels.MOST else None
-
-
-def _summed(node: Node) -> Tables | None:
-    """The tables that a value is, or is the sum of, from the first to the last."""
-    inputs, recipe = node.inputs, node.recipe  # in this order: another thread may run it
-    if recipe.__class__ is not Recipe or inputs is None:
-        return None
-    if recipe.fusion.rows is not None:
-        return [RecordedTable(recipe, inputs, node.offsets or (0, 0, 0), node.call_site)]
-    if not recipe.fusion.adds:
-        return None
-    first, *others = [_summed(part) for part in inputs]
-    if first is None or any(part is None or len(part) > 1 for part in others):
-        return None  # another order of sums
-    return [*first, *[table for part in others if part for table in part]]
+        return []
+    found: Tables = []
+    for node in deferred.tables_in(grad._storage.value):
+        inputs, recipe = node.inputs, node.recipe  # in this order: another thread may run it
+        if recipe is None:
+            return []
+        found.append(RecordedTable(recipe, inputs, node.offsets or (0, 0, 0), node.call_site))
+    return found
 
 
 def rests_where_zero(sign: float, decay: float, rate: float) -> bool:

@@ -22,6 +22,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ..kernels.ops.row_steps import MOST
 from ..storage import BorrowedMemory, Storage
 from .graph_key import NOBODY, others, uses_of
 
@@ -231,21 +232,20 @@ def take_tables(batch: list[Any]) -> DeferredPart | None:
         """Whether one node of the batch reads a value, and nobody else."""
         return uses[id(node)] == 1 and counts.get(id(node)) == NOBODY
 
-    def can_wait(node: Any) -> bool:
-        if node.recipe is None:
-            return False
-        if node.recipe.fusion.adds:
-            return all(is_hidden(part) and can_wait(part) for part in node.inputs)
-        is_table = node.recipe.fusion.rows is not None
-        return is_table and all(id(value) in places or is_ours(value) for value in node.inputs)
+    def can_wait(root: Any) -> bool:
+        tables = tables_in(root)
+        inner = [node for node in made_of(root) if node is not root and _is_table(node)]
+        read = [value for table in tables for value in table.inputs]
+        is_there = all(id(value) in places or is_ours(value) for value in read)
+        return bool(tables) and is_there and all(map(is_hidden, inner))
 
     roots = [
         node for node in batch
-        if node.recipe.spec.nbytes >= LEAST and not uses[id(node)] and id(node) not in asked and can_wait(node)
+        if _is_table(node) and node.recipe.spec.nbytes >= LEAST and not uses[id(node)]
+        and id(node) not in asked and can_wait(node)
     ]  # fmt: skip
     moved = {
-        id(node) for root in roots for node in made_of(root)
-        if node.recipe is not None and (_is_table(node) or is_hidden(node))
+        id(node) for root in roots for node in made_of(root) if _is_table(node) or is_hidden(node)
     }  # fmt: skip
     part = DeferredPart([], [node for node in batch if id(node) in moved])
     left = [node for node in batch if id(node) not in moved]
@@ -253,21 +253,42 @@ def take_tables(batch: list[Any]) -> DeferredPart | None:
     return part
 
 
-def made_of(table: Any) -> Iterator[Any]:
+def tables_in(value: Any) -> list[Any]:
+    """The tables of which a recorded value is the sum, from the first to the last; none if that is not so, or
+    they are many."""
+    found: list[Any] = []
+    while len(found) < MOST:
+        inputs, recipe = value.inputs, value.recipe  # in this order: another thread may run it
+        if inputs is None or recipe is None:
+            break
+        if not recipe.fusion.adds:
+            tables = [value, *found]
+            return tables if all(map(_is_single, tables)) else []
+        value, *others = inputs
+        found = [*others, *found]
+    return []
+
+
+def made_of(value: Any) -> Iterator[Any]:
     """A table, or a sum of tables and these, with the zeros that they begin with."""
-    yield table
-    if not table.inputs:  # it has run
-        return
-    if table.recipe.fusion.adds:
-        for part in table.inputs:
-            yield from made_of(part)
-    else:
-        yield table.inputs[0]
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        yield node
+        inputs, recipe = node.inputs, node.recipe
+        if inputs and recipe is not None and _is_table(node):
+            stack += inputs if recipe.fusion.adds else inputs[:1]
+
+
+def _is_single(node: Any) -> bool:
+    recipe = node.recipe
+    return recipe is not None and recipe.fusion.rows is not None
 
 
 def _is_table(node: Any) -> bool:
-    """Whether a value is a table, or a sum."""
-    return node.recipe.fusion.rows is not None or node.recipe.fusion.adds
+    """Whether a value is recorded as a table, or as a sum."""
+    recipe = node.recipe
+    return recipe is not None and (recipe.fusion.rows is not None or recipe.fusion.adds)
 
 
 def is_ours(value: Any) -> bool:
