@@ -1,18 +1,64 @@
-"""Transforms of functions: what they cost beside PyTorch's `torch.func`, word for word the same programs.
+"""Transforms of functions: what they cost beside PyTorch's and JAX's, word for word the same programs.
 
-Parameters are arguments, as these transforms want them. Nothing is captured: PyTorch's compiler takes minutes.
+Parameters are arguments, or weights that the function knows, as these transforms want them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from programs import Program, program
+from programs import Capture, Preparation, Program, program
 from rows import Arrays, Call, uniform
 
 Function = Callable[..., Any]
+
+
+class Names(NamedTuple):
+    """What the libraries call otherwise."""
+
+    grad: Function
+    vmap: Function
+    jacrev: Function
+    linear: Function
+    tanh: Function
+    losses: Function  # of classes, summed
+
+
+def of_torch(torch: Any) -> Names:
+    func, F = torch.func, torch.nn.functional
+
+    def losses(y: Any, target: Any) -> Any:
+        return F.cross_entropy(y, target, reduction="sum")
+
+    return Names(func.grad, func.vmap, func.jacrev, F.linear, torch.tanh, losses)
+
+
+def of_jax(jax: Any) -> Names:
+    def losses(y: Any, target: Any) -> Any:
+        return -jax.numpy.take_along_axis(jax.nn.log_softmax(y), target[:, None], 1).sum()
+
+    def linear(x: Any, weight: Any, bias: Any) -> Any:
+        return x @ weight.T + bias
+
+    return Names(jax.grad, jax.vmap, jax.jacrev, linear, jax.numpy.tanh, losses)
+
+
+def in_both(build: Callable[..., tuple[Function, tuple[Any, ...]]]) -> dict[str, Preparation]:
+    """The programs of a row, from what makes the function and its arguments."""
+
+    def in_torch(torch: Any, capture: Capture, *arrays: np.ndarray) -> Call:
+        function, arguments = build(of_torch(torch), *map(torch.tensor, arrays))
+        function = capture(function)
+        return lambda: function(*arguments)
+
+    def in_jax(jax: Any, capture: Capture, *arrays: np.ndarray) -> Call:
+        function, arguments = build(of_jax(jax), *map(jax.numpy.asarray, arrays))
+        function = capture(function)
+        return lambda: function(*arguments)
+
+    return {"torch": in_torch, "jax": in_jax}
 
 
 def layers(inputs: int, hidden: int, outputs: int, copies: tuple[int, ...] = ()) -> Arrays:
@@ -44,95 +90,89 @@ def images_data(batch: int, size: int, channels: int) -> Arrays:
     return *weights, uniform((batch, 1, size, size), (0, 1), seed=8), classes(batch, 10)
 
 
-def network(torch: Any, p: Any, x: Any) -> Any:
-    linear = torch.nn.functional.linear
-    return linear(linear(x, p[0], p[1]).tanh(), p[2], p[3])
+def network(lib: Names, p: Any, x: Any) -> Any:
+    return lib.linear(lib.tanh(lib.linear(x, p[0], p[1])), p[2], p[3])
 
 
-def convolutional(torch: Any, p: Any, x: Any) -> Any:
-    F = torch.nn.functional
-    y = F.max_pool2d(F.conv2d(x, p[0], p[1], padding=1).relu(), 2)
-    y = F.max_pool2d(F.conv2d(y, p[2], p[3], padding=1).relu(), 2)
-    return y.flatten(1) @ p[4]
-
-
-def per_example(model: Function) -> dict[str, Function]:
+def gradients_of_examples(lib: Names, *arrays: Any) -> tuple[Function, tuple[Any, ...]]:
     """The gradients of the loss of each example by all parameters."""
+    *parameters, x, classes = arrays
 
-    def prepare(torch: Any, capture: Function, *arrays: np.ndarray) -> Call:
-        *parameters, x, classes = map(torch.tensor, arrays)
+    def loss(parameters: Any, x: Any, target: Any) -> Any:
+        return lib.losses(network(lib, parameters, x[None]), target[None])
 
-        def loss(parameters: Any, x: Any, target: Any) -> Any:
-            y = model(torch, parameters, x.unsqueeze(0))
-            return torch.nn.functional.cross_entropy(y, target.unsqueeze(0))
-
-        gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
-        return lambda: gradients(parameters, x, classes)
-
-    return {"torch": prepare}
+    return lib.vmap(lib.grad(loss), (None, 0, 0)), (parameters, x, classes)
 
 
-def of_one_input(transform: Function) -> dict[str, Function]:
-    """A transform of the network at the first example."""
+def gradients_of_images(torch: Any, capture: Capture, *arrays: np.ndarray) -> Call:
+    """The same for two convolutions."""
+    *parameters, x, classes = map(torch.tensor, arrays)
+    F = torch.nn.functional
 
-    def prepare(torch: Any, capture: Function, *arrays: np.ndarray) -> Call:
-        *parameters, x, _ = map(torch.tensor, arrays)
-        function = transform(torch, lambda x: network(torch, parameters, x))
-        first = x[0]
-        return lambda: function(first)
+    def loss(p: Any, x: Any, target: Any) -> Any:
+        y = F.max_pool2d(F.conv2d(x[None], p[0], p[1], padding=1).relu(), 2)
+        y = F.max_pool2d(F.conv2d(y, p[2], p[3], padding=1).relu(), 2)
+        return F.cross_entropy(y.flatten(1) @ p[4], target[None])
 
-    return {"torch": prepare}
+    gradients = capture(torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0)))
+    return lambda: gradients(parameters, x, classes)
 
 
-def of_all_inputs(torch: Any, capture: Function, *arrays: np.ndarray) -> Call:
+def jacobian(lib: Names, *arrays: Any) -> tuple[Function, tuple[Any, ...]]:
+    """The Jacobian of the network at the first example."""
+    *parameters, x, _ = arrays
+    return lib.jacrev(lambda x: network(lib, parameters, x)), (x[0],)
+
+
+def jacobians(lib: Names, *arrays: Any) -> tuple[Function, tuple[Any, ...]]:
     """The Jacobian of the network at each example."""
-    *parameters, x, _ = map(torch.tensor, arrays)
-    function = torch.func.vmap(torch.func.jacrev(lambda x: network(torch, parameters, x)))
-    return lambda: function(x)
+    *parameters, x, _ = arrays
+    return lib.vmap(lib.jacrev(lambda x: network(lib, parameters, x))), (x,)
 
 
-def ensemble(torch: Any, capture: Function, *arrays: np.ndarray) -> Call:
+def hessian(lib: Names, *arrays: Any) -> tuple[Function, tuple[Any, ...]]:
+    """The second derivatives of the squares that come out, at the first example."""
+    *parameters, x, _ = arrays
+
+    def size(x: Any) -> Any:
+        return (network(lib, parameters, x) ** 2).sum()
+
+    return lib.jacrev(lib.jacrev(size)), (x[0],)
+
+
+def ensemble(lib: Names, *arrays: Any) -> tuple[Function, tuple[Any, ...]]:
     """What all models make of one batch."""
-    *parameters, x = map(torch.tensor, arrays)
-    function = torch.func.vmap(lambda p, x: network(torch, p, x), in_dims=(0, None))
-    return lambda: function(parameters, x)
-
-
-def hessian(torch: Any, f: Function) -> Function:
-    return torch.func.jacrev(torch.func.jacrev(lambda x: f(x).square().sum()))
+    *parameters, x = arrays
+    return lib.vmap(lambda p, x: network(lib, p, x), (0, None)), (parameters, x)
 
 
 def row(name: str, data: Function, programs: Any, sizes: Any, tiny: Any) -> Program:
-    """A row that is not captured."""
-    return program(
-        name, data, programs, sizes=sizes, tiny=tiny, rtol=1e-3, atol=1e-5, only_eager=True
-    )
+    return program(name, data, programs, sizes=sizes, tiny=tiny, rtol=1e-3, atol=1e-5)
 
 
 NETWORK = (64, 64, 128, 10)
 TRANSFORMS: tuple[Program, ...] = (
     row(
         "per-example gradients of an MLP {1}-{2}-{3}, batch {0}", network_data,
-        per_example(network), NETWORK, (3, 4, 5, 2),
+        in_both(gradients_of_examples), NETWORK, (3, 4, 5, 2),
     ),
     row(
         "per-example gradients of two convolutions, {0} images of {1}x{1}", images_data,
-        per_example(convolutional), (32, 28, 8), (2, 8, 2),
+        {"torch": gradients_of_images}, (32, 28, 8), (2, 8, 2),
     ),
     row(
-        "jacrev of an MLP {1}-{2}-{3}", network_data,
-        of_one_input(lambda torch, f: torch.func.jacrev(f)), NETWORK, (3, 4, 5, 2),
+        "jacrev of an MLP {1}-{2}-{3}", network_data, in_both(jacobian), NETWORK, (3, 4, 5, 2),
     ),
     row(
-        "vmap of jacrev of an MLP {1}-{2}-{3}, batch {0}", network_data, {"torch": of_all_inputs},
+        "vmap of jacrev of an MLP {1}-{2}-{3}, batch {0}", network_data, in_both(jacobians),
         NETWORK, (3, 4, 5, 2),
     ),
     row(
-        "Hessian (jacrev of jacrev) of an MLP {1}-{2}-{3}", network_data, of_one_input(hessian),
+        "Hessian (jacrev of jacrev) of an MLP {1}-{2}-{3}", network_data, in_both(hessian),
         NETWORK, (3, 4, 5, 2),
     ),
     row(
-        "ensemble of {0} MLPs {2}-{3}-{4}, batch {1}", ensemble_data, {"torch": ensemble},
+        "ensemble of {0} MLPs {2}-{3}-{4}, batch {1}", ensemble_data, in_both(ensemble),
         (8, *NETWORK), (2, 3, 4, 5, 2),
     ),
 )  # fmt: skip

@@ -294,3 +294,72 @@ def test_an_argument_that_shows_what_is_written() -> None:
             yield seen(step(x)), seen(array), seen(w.detach())
 
     in_both_ways(program)
+
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "the library": lambda t, array: t.add_(1.0),
+    "NumPy": lambda t, array: array.__setitem__(slice(None), 0.25),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("count", [4, 3000])
+@pytest.mark.parametrize("looks", [False, True])
+def test_backward_computes_with_what_the_call_has_read(
+    looks: bool, count: int, write: str, replays: list[int]
+) -> None:
+    """A graph has saved what follows from the sum; its backward reads the terms again instead."""
+
+    def program(wrap: Any) -> Iterator[Any]:
+        b = numbers(count, seed=1)
+        kept, given = b.numpy(), np.zeros(count, np.float32)
+
+        @wrap
+        def step(x: Any, a: Any) -> Any:
+            return T.exp(T.sin(x + b + a) * 0.1)
+
+        for k in range(CALLS):
+            x = numbers(count, seed=k).requires_grad_()
+            given[:] = k
+            y = step(x, T.from_numpy(given))
+            if looks:
+                yield seen(y.detach())
+            if k % 2:
+                WRITES[write](b, kept)
+            if k % 3:
+                given[:] = 7
+            yield seen(T.autograd.grad(y.sum(), x)[0])
+            yield seen(kept)
+
+    in_both_ways(program)
+    assert replays[0] > 3
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_backward_computes_with_what_the_call_has_read_or_written(
+    order: str, replays: list[int]
+) -> None:
+    def program(wrap: Any) -> Iterator[Any]:
+        b = numbers(5, seed=1)
+        kept = b.numpy()
+
+        @wrap
+        def step(x: Any) -> Any:
+            if order == "before":
+                b.add_(1.0)
+            y = T.exp(T.sin(x + b) * 0.1)
+            if order == "after":
+                b.add_(1.0)
+            return y
+
+        for k in range(CALLS):
+            x = numbers(5, seed=k).requires_grad_()
+            y = step(x)
+            if k % 2:
+                b.mul_(0.5)
+            if k % 3 == 2:
+                kept[:] = 0.25
+            yield seen(T.autograd.grad(y.sum(), x)[0]), seen(y.detach()), seen(kept)
+
+    in_both_ways(program)
+    assert replays[0] > 3

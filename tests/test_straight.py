@@ -203,3 +203,66 @@ def test_leaves_of_a_penalty_have_the_gradients_of_pytorch(wanted, before, creat
         assert (theirs is None) == (ours is None)
         if theirs is not None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+STEPS = {
+    "penalty": lambda net, x: slope_of(net, x)[1].square().sum(),
+    "penalty and values": lambda net, x: slope_of(net, x)[0].square().sum() + slope_of(net, x)[1].sum(),
+    "two results": lambda net, x: [r.square().sum() for r in slope_of(net, x)],
+    "graph that is freed within": lambda net, x: freed_slope_of(net, x).square().sum(),
+}  # fmt: skip
+PIECES = {
+    "relu": lambda x: x.relu(),
+    "leaky_relu": lambda x: adjit.nn.functional.leaky_relu(x, 0.1),
+    "abs": lambda x: x.abs(),
+    "max_pool1d": lambda x: adjit.nn.functional.max_pool1d(x[:, None], 3, 1, 1)[:, 0],
+    "gelu": lambda x: adjit.nn.functional.gelu(x),
+}
+
+
+def slope_of(net, x):
+    x = x.detach().requires_grad_()
+    y = net(x)
+    return y, adjit.autograd.grad(y.sum(), x, create_graph=True)[0]
+
+
+def freed_slope_of(net, x):
+    """What zeros would run along is freed before anything is sent back."""
+    y, g = slope_of(net, x)
+    y.sum().backward()
+    return g
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("piece", PIECES)
+def test_captured_slopes_send_back_what_they_do_uncaptured(piece, step):
+    """Zeros and None where these are, for leaves and for `grad`, and derivatives of those."""
+    if (piece, step) == ("gelu", "graph that is freed within"):
+        pytest.skip("its derivative needs what was freed")
+
+    def run(wrap):
+        adjit.manual_seed(0)
+        first, second = adjit.nn.Linear(4, 6), adjit.nn.Linear(6, 2)
+        leaves = [*first.parameters(), *second.parameters()]
+        call = wrap(lambda x: STEPS[step](lambda x: second(PIECES[piece](first(x))), x))
+        found = []
+        for k in range(8):
+            for leaf in leaves:
+                leaf.grad = None
+            results = call(adjit.randn(3, 4))
+            out = results[k % 2] if isinstance(results, list) else results
+            slopes = adjit.autograd.grad(
+                out, leaves, allow_unused=True, create_graph=True, retain_graph=True
+            )
+            again = sum(g.square().sum() for g in slopes if g is not None)
+            more = adjit.autograd.grad(again, leaves, allow_unused=True, retain_graph=True)
+            out.backward()
+            found.append(
+                [
+                    None if g is None else g.tolist()
+                    for g in (*slopes, *more, *(p.grad for p in leaves))
+                ]
+            )
+        return found
+
+    assert run(lambda f: adjit.compile(f, fullgraph=True)) == run(lambda f: f)

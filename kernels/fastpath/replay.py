@@ -38,6 +38,7 @@ NEW_TENSOR_BLOCK = NEW_TENSOR_OWNER = NEW_TENSOR_SPEC = NODE_ADDRESS = NODE_RECI
 REPLAY_FOREIGN = REPLAY_RUNTIME = REPLAY_FALLBACK = RUNTIME_FALSE = RUNTIME_NONE = BOUND
 RUNTIME_TRUE = BOUND
 SOURCE_ARGUMENT = SOURCE_STORAGES = SOURCE_CONSTANT = SOURCE_IS_DONATED = SOURCE_OFFSET = BOUND
+SOURCE_IS_KEPT = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_AUTOGRAD_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
@@ -140,10 +141,13 @@ def value_of(context, source, given):
     runtime = item(context, REPLAY_RUNTIME)
     none = item(runtime, RUNTIME_NONE)
     value, storages = item(source, SOURCE_CONSTANT), item(source, SOURCE_STORAGES)
+    is_kept = item(source, SOURCE_IS_KEPT) == item(runtime, RUNTIME_TRUE)
     for k in range(length(storages)):
         storage = find_storage(none, item(storages, k), given)
         held = none if storage == none else get(storage, STORAGE_VALUE)
         if held == none or (value != none and held != value):
+            return 0
+        if is_kept and not is_private(runtime, storage):
             return 0
         value = held
     if get(value, NODE_RECIPE) != none:

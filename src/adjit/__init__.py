@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from . import distributed, distributions, func, library, multiprocessing, scipy, user_kernels
     from .user_kernels import elementwise, kernel, value_and_grad
 
-_collecting, _blocks_before = gc.isenabled(), sys.getallocatedblocks()
+# Counted in one call of C: a list of all objects would hold tuples that other threads are filling, which fails.
+_collecting, _objects_before = gc.isenabled(), next(map(len, iter(gc.get_objects, None)))
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
 try:
     from . import config
@@ -163,7 +164,7 @@ try:
     from .version import __version__
 finally:
     if _collecting:
-        _cycles.declare_old(_blocks_before)
+        _cycles.declare_old(_objects_before)
         gc.enable()
 
 newaxis = None

@@ -68,8 +68,10 @@ class CapturedBackward:
 
     def __init__(self, traced: TracedBackward) -> None:
         self.roots, self.values, self.outside = traced.roots, traced.values, traced.outside
+        self.saved = traced.saved
         self.targets, self.inputs, self.outputs = traced.targets, traced.inputs, traced.outputs
-        self.reach, self.all, self.drawn = traced.reach, traced.all, traced.drawn
+        self.reach, self.straight_reach = traced.reach, traced.straight_reach
+        self.all, self.drawn = traced.all, traced.drawn
         self.checked, self.frees = traced.checked, traced.frees
         self.plans, self.placeholders = traced.plans, traced.placeholders
         self.joints = traced.joints
@@ -142,7 +144,14 @@ class CapturedBackward:
         finally:
             if before:
                 resume_gradients()
+        if state.walk is not None:
+            straight = [k for k, roots in enumerate(self.straight_reach) if given & roots]
+            state.walk.straight += [fn.edges[k] for k in straight]
         return [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
+
+    def straight_edges(self, number: int) -> list[int]:
+        """The edges along which the derivative of a result is 0."""
+        return [k for k, roots in enumerate(self.straight_reach) if roots >> number & 1]
 
     def _send_back(self, plan: BackwardPlan, kept: KeptForBackward, grads: list[Any]) -> list[Any]:
         """Run the plan of a backward: the gradients of the targets."""

@@ -8,7 +8,7 @@ they compute again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -62,7 +62,9 @@ class TracedGraph(NamedTuple):
 
     root: Any
     nodes: set[GradNode]
-    ends: list[Edge]
+    idle: set[GradNode]  # those that only zeros would reach
+    ends: dict[Edge, None]
+    straight_ends: dict[Edge, None]  # those that zeros would run along
 
     @property
     def is_freed(self) -> bool:
@@ -85,7 +87,7 @@ class TracedBackward:
         self, session: Session, arguments: Sequence[Any], made: list[Any], graphs: list[TracedGraph],
         is_alone: bool,
     ) -> None:  # fmt: skip
-        if any(isinstance(fn, FunctionNode) for graph in graphs for fn in graph.nodes):
+        if any(isinstance(fn, FunctionNode) for graph in graphs for fn in graph.nodes | graph.idle):
             raise Unknown  # before the user's code runs: it may add to what it keeps, or count
         self.roots = [graph.root for graph in graphs]
         self.values: list[Any] = []  # what backward reads: first what comes from outside
@@ -95,6 +97,10 @@ class TracedBackward:
         ends = self._find_targets(session, arguments, [end for g in graphs for end in g.ends])
         self.reach = [  # the results, as bits, that lead to each target
             sum(1 << k for k, graph in enumerate(graphs) if end in graph.ends) for end in ends
+        ]
+        self.straight_reach = [  # those that lead there by derivatives that are 0
+            sum(1 << k for k, graph in enumerate(graphs) if end in graph.straight_ends)
+            for end in ends
         ]
         self._find_checks(session, arguments, made, graphs)
         self.outputs = tuple([dense_spec(t.shape, t.dtype, t._spec.device) for t in self.roots])
@@ -155,15 +161,18 @@ class TracedBackward:
             places[id(t._version_counter)] = GradientPlace(GradientTarget(k, None), 0, 0)
         # And the results, as bits, whose graphs saved it.
         self.checked: dict[GradientPlace, int] = {}
+        self.saved: set[int] = set()  # values that may not be written until backward, by id
         self.frees = False
         counters: dict[GradientPlace, Any] = {}
         for k, graph in enumerate(graphs):
             for fn in graph.nodes:
                 self.frees |= bool(fn.saved)
                 for kept in fn.saved[::2]:  # tensors, and storages of results
-                    counter = kept if kept.__class__ is Storage else kept._version_counter
+                    is_storage = kept.__class__ is Storage
+                    counter = kept if is_storage else kept._version_counter
                     place = places.get(id(counter))
                     if place is not None:
+                        self.saved.add(id((kept if is_storage else kept._storage).value))
                         self.checked[place] = self.checked.get(place, 0) | 1 << k
                         counters[place] = counter
         # The same for the captured call itself: what may not be written, and whose that is.
@@ -175,8 +184,9 @@ class TracedBackward:
     def _find_rebuilt(self, session: Session, graphs: list[TracedGraph], ends: list[Edge]) -> None:
         """How to make the graph anew for a call whose gradients are to be differentiated again."""
         nodes = set().union(*[graph.nodes for graph in graphs])
+        idle = set().union(*[graph.idle for graph in graphs]) - nodes
         drawn = [session.draws[k].values for k in self.drawn]
-        self.rebuilt = RebuiltGraph(nodes, self.roots, ends, self.kept_storages, drawn)
+        self.rebuilt = RebuiltGraph(nodes, idle, self.roots, ends, self.kept_storages, drawn)
         del self.kept_storages
 
     def _walk(
@@ -256,29 +266,25 @@ class TracedBackward:
         for plan in self.plans.values():
             plan.draws[:0] = [draw for draw in session.draws if draw.is_unique]
             plan.copy(lambda v: id(v) in again or is_backward(v), placeholder, places, session)
-        self._find_storages(self.rebuilt, placeholders, places, session)
+        self._find_storages(self.rebuilt, placeholder, placeholders, places, session)
         values.sort(key=lambda value: value.recipe is not None)
         self.placeholders = [*heads.values(), *[placeholders[id(value)] for value in values]]
 
     def _find_storages(
         self,
         rebuilt: RebuiltGraph,
+        placeholder: Callable[[Any], Any],
         placeholders: dict[int, Any],
         places: dict[int, int],
         session: Session,
     ) -> None:
-        """How to compute what backward nodes have saved from what backward reads anyway."""
+        """How to compute what backward nodes have saved from what backward reads, and more from outside."""
         draws = [draw for draw in session.draws if draw.is_unique]
         gradients = [
             Gradient(storage.value, storage.spec, 0, storage.spec) for storage in rebuilt.storages
         ]
         rebuilt.storages = []
         self.storages = BackwardPlan([*gradients], draws)
-
-        def placeholder(value: Any) -> Any:
-            if id(value) not in placeholders:
-                raise Unknown
-            return placeholders[id(value)]
 
         self.storages.copy(
             lambda v: v.recipe is not None and id(v) not in placeholders,

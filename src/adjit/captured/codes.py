@@ -15,7 +15,7 @@ import gc
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextvars import ContextVar
 from types import CodeType, DynamicClassAttribute, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -35,13 +35,18 @@ _LOOKED_INTO = (
     "adjit.nn.",
     "adjit.func.modules",
     "adjit.optim.lr_scheduler",
+    "adjit.optim.swa_utils",
     "adjit.models",
     "adjit.scipy",
     "adjit.utils",
 )
 _NOT_LOOKED_INTO = (
-    "adjit.nn.functional", "adjit.nn.init", "adjit.nn.parameter", "adjit.nn.reduction",
+    "adjit.nn.functional", "adjit.nn.init", "adjit.nn.parameter", "adjit.nn.reduction", "adjit.utils._pytree",
 )  # fmt: skip
+
+registries: dict[
+    str, dict[Any, Any]
+] = {}  # by module: what users have registered with code not looked into
 
 
 class Facts(NamedTuple):
@@ -64,7 +69,9 @@ def facts_of(code: CodeType) -> Facts:
     modules: set[str] = set()
     is_dynamic = False
     nested = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    for instruction in dis.get_instructions(code):
+    instructions = [*dis.get_instructions(code)]
+    called = _called_attributes(instructions)
+    for k, instruction in enumerate(instructions):
         operation = instruction.opname
         if operation in _GLOBALS:
             names.add(instruction.argval)
@@ -72,7 +79,7 @@ def facts_of(code: CodeType) -> Facts:
                 passed.add(instruction.argval)
         elif operation in _ATTRIBUTES:
             attributes.add(instruction.argval)
-            if not _is_called(operation, instruction.arg):
+            if not (k in called or _is_called(operation, instruction.arg)):
                 passed.add(instruction.argval)
         elif operation == "IMPORT_NAME":
             modules.add(instruction.argval)
@@ -105,6 +112,31 @@ def _is_called(operation: str, argument: int | None) -> bool:
 _ATTRIBUTES_ARE_FLAGGED = sys.version_info >= (3, 12)
 
 
+def _called_attributes(instructions: Sequence[dis.Instruction]) -> set[int]:
+    """Which instructions load what an imported module has, to be called by the next ones and nothing else.
+
+    They have no flag of their own: a null is on the stack, before the module up to Python 3.12, since then
+    behind the attribute.
+    """
+    found: set[int] = set()
+    is_callee, before = False, ""
+    for k, instruction in enumerate(instructions):
+        operation = instruction.opname
+        following = instructions[k + 1].opname if k + 1 < len(instructions) else ""
+        if operation != "LOAD_ATTR":
+            has_null = operation == "LOAD_GLOBAL" and bool(instruction.arg and instruction.arg & 1)
+            is_callee = has_null or "PUSH_NULL" in (operation, before)
+        elif (
+            following == "PUSH_NULL" if _NULLS_ARE_LAST else is_callee and following != "LOAD_ATTR"
+        ):
+            found.add(k)
+        before = operation
+    return found
+
+
+_NULLS_ARE_LAST = sys.version_info >= (3, 13)
+
+
 def kind_of(module: str) -> str:
     """Whose code a module's is: what is looked for depends on it."""
     if module == "adjit" or module.startswith("adjit."):
@@ -127,6 +159,7 @@ class Run:
         self, known: Set[CodeType] = frozenset(), on_new: Callable[[], object] | None = None
     ) -> None:
         self.codes: set[CodeType] = set()
+        self.registries: dict[str, dict[Any, Any]] = {}  # that code not looked into may have read
         self.is_dynamic = False
         self.problem = ""
         self._kinds: dict[CodeType, str] = {}
@@ -157,7 +190,10 @@ class Run:
             return
         kind = self._kinds.get(code)
         if kind is None:
-            kind = kind_of(frame.f_globals.get("__name__") or "")
+            module = frame.f_globals.get("__name__") or ""
+            kind = kind_of(module)
+            if module in registries:
+                self.registries[module] = registries[module]
             if any(getattr(called, "__code__", None) is code for called in gc.callbacks):
                 kind = OURS  # the collector calls it, at any time: it is no part of the function
             if kind is USER and is_of_python(frame):
@@ -191,7 +227,7 @@ class Run:
         while caller is not None and is_of_python(caller):
             caller = caller.f_back
         found = "" if caller is None else kind_of(caller.f_globals.get("__name__") or "")
-        return found if found in (OURS, PURE) else USER
+        return OURS if found is LIBRARY else found or USER
 
 
 @contextlib.contextmanager

@@ -433,7 +433,7 @@ class CompiledFunction:
         changed = next((unit for unit in before.units if not unit.holds()), None)
         if run.problem or changed is not None:
             return run.problem or f"it changes {changed.change()}", Guards([])  # type: ignore[union-attr]
-        reached = Reached(objects, run.codes, run.is_dynamic)
+        reached = Reached([*objects, *run.registries.values()], run.codes, run.is_dynamic)
         hidden = next((code for code in run.codes if not reached.explains(code)), None)
         if hidden is not None:
             problem = (

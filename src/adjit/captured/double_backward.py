@@ -22,6 +22,7 @@ from ..graph.copy_slices import WrittenRegion
 from ..graph.node import GradContext, GradNode, Node, Spec
 from ..graph.op_record import OpRecord
 from ..graph.operation import SavePlan
+from ..graph.straight import StraightOp
 from ..graph.view import ViewPullback, ViewVjp
 from ..ops.conv_plans import Geometry
 from ..ops.resample import Maps
@@ -52,7 +53,7 @@ class RebuiltStep(NamedTuple):
     """A backward node, yet to be made."""
 
     like: Any  # op, inputs, outputs, scalars, mask
-    context: GradContext
+    context: GradContext | None
     edges: tuple[Way | None, ...]
     saved: tuple[Saved, ...]
     frees: Any  # what stands for nothing saved
@@ -73,6 +74,7 @@ class RebuiltGraph:
 
     Args:
         nodes: the backward nodes.
+        idle: those that only zeros would reach, along which nothing is sent back.
         roots: the results.
         ends: the edges that lead out of the function, by the number of their target.
         checked: the counters and tensors that a call keeps unwritten, in that order; the tensor is
@@ -84,10 +86,10 @@ class RebuiltGraph:
     """
 
     def __init__(
-        self, nodes: set[GradNode], roots: Sequence[Any], ends: Sequence[Edge],
+        self, nodes: set[GradNode], idle: set[GradNode], roots: Sequence[Any], ends: Sequence[Edge],
         checked: Sequence[tuple[Any, Any]], drawn: Sequence[tuple[int, ...]],
     ) -> None:  # fmt: skip
-        order = sorted(nodes, key=attrgetter("seq"))
+        order = sorted(nodes | idle, key=attrgetter("seq"))
         self._nodes = {fn: k for k, fn in enumerate(order)}
         self._ends = {end: k for k, end in enumerate(ends)}
         self._checks = {id(counter): k for k, (counter, _) in enumerate(checked)}
@@ -95,7 +97,7 @@ class RebuiltGraph:
         self._storages: dict[int, int] = {}
         self.storages: list[Storage] = []  # of what is computed again
         self.drawn = drawn
-        self.steps = [self._step(fn) for fn in order]
+        self.steps = [self._idle_step(fn) if fn in idle else self._step(fn) for fn in order]
         self.roots = [(self._nodes[t._edge[0]], t._edge[1]) for t in roots]
         del self._nodes, self._ends, self._checks, self._kept, self._storages
         self.specs = [storage.spec for storage in self.storages]
@@ -106,12 +108,17 @@ class RebuiltGraph:
             _examine(list(context.attributes.values()))
         elif isinstance(context, ViewVjp):
             _examine(context)
-        elif not isinstance(context, (OpRecord, WrittenRegion)):
+        elif not isinstance(context, (OpRecord, WrittenRegion)) and type(fn.op) is not StraightOp:
             raise Unknown
-        edges = tuple([self._way(edge) for edge in fn.edges])
         saved = tuple([self._saved(kept) for kept in fn.saved[::2]])
-        like = Like(fn.op, fn.inputs, fn.outputs, fn.scalars, fn.mask)
-        return RebuiltStep(like, context, edges, saved, () if saved else fn.saved)
+        return RebuiltStep(_like(fn), context, self._ways(fn), saved, () if saved else fn.saved)
+
+    def _idle_step(self, fn: GradNode) -> RebuiltStep:
+        """A node without what it saved: it says what depends on what."""
+        return RebuiltStep(_like(fn), None, self._ways(fn), (), ())
+
+    def _ways(self, fn: GradNode) -> tuple[Way | None, ...]:
+        return tuple([self._way(edge) for edge in fn.edges])
 
     def _way(self, edge: Edge | None) -> Way | None:
         if edge is None:
@@ -194,7 +201,13 @@ class RebuiltGraph:
         return made
 
 
-def _renewed(context: GradContext, places: dict[tuple[int, ...], tuple[int, ...]]) -> GradContext:
+def _like(fn: GradNode) -> Like:
+    return Like(fn.op, fn.inputs, fn.outputs, fn.scalars, fn.mask)
+
+
+def _renewed(
+    context: GradContext | None, places: dict[tuple[int, ...], tuple[int, ...]]
+) -> GradContext | None:
     """How the results of an op got their history, with the random numbers of another call."""
     if not isinstance(context, SavePlan):
         return context

@@ -41,6 +41,7 @@ class InputSource(NamedTuple):
     argument: int  # whose storage it is, -1 if of none
     offset: int  # of the first element, relative to that of the argument where it is one
     is_donated: bool  # the plan writes over it, so nobody else may see it
+    is_kept: bool  # backward computes with it, where the graph has saved what follows from it
     nbytes: int
     place: device
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import collections
 import datetime
 import decimal
+import itertools
+import operator
 import re
 import types
 import weakref
@@ -44,7 +46,8 @@ _TYPES: tuple[type, ...] = (
     types.MappingProxyType, types.SimpleNamespace, types.GenericAlias, types.UnionType, collections.deque,
     collections.OrderedDict, collections.defaultdict, type({}.keys()), type({}.values()),
     type({}.items()), type(iter([])), np.ndarray, np.generic, np.dtype, np.ufunc, re.Pattern, re.Match,
-    decimal.Decimal, datetime.date, datetime.time, datetime.timedelta, weakref.ref,
+    decimal.Decimal, datetime.date, datetime.time, datetime.timedelta, weakref.ref, operator.itemgetter,
+    *[kind for kind in vars(itertools).values() if isinstance(kind, type)],
 )  # fmt: skip
 _IMPURE = frozenset({
     "dump", "fromfile", "fromtimestamp", "genfromtxt", "load", "loadtxt", "memmap", "now", "save",

@@ -299,7 +299,7 @@ class Reached:
                 self._visit_optimizer(value, name)
             return
         if not _is_all_python(kind):
-            if not (_is_known(kind) or (kind is _CACHED and is_core(value))):
+            if not (_is_known(kind) or (kind is _CACHED and _is_known(value))):
                 self._stop(value, name)
             return
         self._push(kind, f"the class of {name}")
@@ -366,10 +366,10 @@ class Reached:
 
     def _visit_tensor(self, t: Any, name: str) -> None:
         self.tensors.add(id(t))
+        meta = t._more()  # made by now: watching makes one, which is no change by the function
         self._add(SlotGuard(t, _META, f"the hooks of {name}"))
-        if t._autograd_meta is not None:
-            for hooks in (t._autograd_meta.hooks, t._autograd_meta.post_hooks):
-                self._push(hooks, f"the hooks of {name}")
+        for hooks in (meta.hooks, meta.post_hooks):
+            self._push(hooks, f"the hooks of {name}")
         if t.__dict__:
             self._visit_attributes(t, name)
         if t._view_of is not None:
@@ -383,7 +383,7 @@ class Reached:
         attributes = vars(value)
         self._add(Object(value, attributes, name))
         self._push(type(value).step, name)
-        followed = type(value)._followed
+        followed: frozenset[str] = getattr(type(value), "_followed", frozenset())
         for kept in (
             "param_groups",
             "state",
@@ -432,8 +432,8 @@ def _is_optimizer(kind: type) -> bool:
     return issubclass(kind, Optimizer)
 
 
-def _is_known(kind: type) -> bool:
-    """Whether a class is the library's, or one of those that mean nothing at run time."""
+def _is_known(kind: Any) -> bool:
+    """Whether a class or a function is the library's, or one of those that mean nothing at run time."""
     return kind.__module__.partition(".")[0] in ("adjit", "typing", "numpy") and (
         not kind.__module__.startswith("numpy.random")
     )

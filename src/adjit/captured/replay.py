@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -65,6 +65,7 @@ class Rooted(NamedTuple):
     roots: list[Any]  # of Output
     sources: tuple[InputSource, ...] = ()
     blocks: Sequence[int] = ()
+    unsaved: Set[int] = frozenset()  # those of them that the graph has not saved
     # What forward and backward read, where they may be one plan.
     outside: tuple[InputSource, ...] = ()
 
@@ -254,7 +255,16 @@ class Replay:
         for _, meta, left in self.grads:
             grad_slot.__set__(meta, make(left))
         self.first = [make(left) for left in self.results]
-        kept = [[(value, 0) for value in backward.values] for backward in graphs.sent]
+        shared = {id(value): s.nbytes for s, value in session.storages.items() if s.shared}
+        kept = [
+            [
+                (copy_of(v, shared[id(v)], CPU), 0)
+                if id(v) in shared and id(v) not in backward.saved
+                else (v, 0)
+                for v in backward.values
+            ]
+            for backward in graphs.sent
+        ]
         drawn = [np.array(draw.values, np.int64) for draw in session.draws]
         self._connect(arguments, make, make.storages.__getitem__, kept, drawn)
         graphs.let_go()
@@ -283,7 +293,9 @@ class Replay:
                 ]
             )
 
-        def source(value: Any, offset: int, is_donated: bool) -> InputSource:
+        def source(
+            value: Any, offset: int, *, is_donated: bool = False, is_kept: bool = False
+        ) -> InputSource:
             storages = tuple([self._storage_of(storage) for storage in holders.get(id(value), ())])
             argument = storages[0].argument if storages and storages[0].meta is None else -1
             if argument >= 0:
@@ -291,7 +303,9 @@ class Replay:
             nbytes = holders[id(value)][0].nbytes if storages else 0
             home = holders[id(value)][0].spec.device if storages else CPU
             constant = None if storages else value
-            return InputSource(storages, constant, argument, offset, is_donated, nbytes, home)
+            return InputSource(
+                storages, constant, argument, offset, is_donated, is_kept, nbytes, home
+            )
 
         places = {id(node): k for k, node in enumerate(pending[:])}
         self.part = ProgramPart(
@@ -301,17 +315,19 @@ class Replay:
         )  # fmt: skip
         externals = self.part.externals
         chosen = donated(externals)
-        self.sources = tuple([source(*pair, k in chosen) for k, pair in enumerate(externals)])
+        self.sources = tuple(
+            [source(*pair, is_donated=k in chosen) for k, pair in enumerate(externals)]
+        )
         self._holders = holders
         for k, (backward, roots, *_) in enumerate(self.rooted):
             given = [v for v in backward.values if id(v) not in self.part.blocks]
             blocks = [self.part.blocks[id(v)] for v in backward.values[len(given) :]]
-            sources, outside = (
-                tuple([source(value, 0, False) for value in values])
-                for values in (given, backward.outside)
-            )
-            self.rooted[k] = Rooted(backward, roots, sources, blocks, outside)
-            backward.values, backward.outside = [], []
+            unsaved = {id(v) for v in backward.values} - backward.saved
+            sources = tuple([source(value, 0, is_kept=id(value) in unsaved) for value in given])
+            outside = tuple([source(value, 0) for value in backward.outside])
+            fresh = {self.part.blocks[v] for v in unsaved if v in self.part.blocks}
+            self.rooted[k] = Rooted(backward, roots, sources, blocks, fresh, outside)
+            backward.values, backward.outside, backward.saved = [], [], set()
 
     def _find_replaced(self) -> None:
         """The gradients that get another value without being read: their memory is free from the start.
@@ -640,8 +656,12 @@ class Replay:
             holder = self.holders.get(block)
             if holder is None:
                 found.append((record.ready_node(blocks[block]), 0))
+            elif isinstance(holder, int):
+                found.append((results[holder], 0))
+            elif holder.shared and block in rooted.unsaved:
+                found.append((copy_of(holder.value, holder.nbytes, CPU), 0))
             else:
-                found.append((results[holder] if isinstance(holder, int) else holder.value, 0))
+                found.append((holder.value, 0))
         return found
 
     def _connect_plain(
@@ -719,7 +739,7 @@ def _look_up(
     one value hold several.
     """
     externals = []
-    for storages, constant, argument, offset, is_donated, nbytes, home in sources:
+    for storages, constant, argument, offset, is_donated, is_kept, nbytes, home in sources:
         value = constant
         for place in storages:
             held = place.find(arguments).value
@@ -728,9 +748,10 @@ def _look_up(
             value = held
         if value.recipe is not None:
             raise value.recipe.error
-        if is_donated and (
-            sys.getrefcount(value) > _ALONE or value.address.__class__ is BorrowedMemory
-        ):
+        if (
+            is_donated
+            and (sys.getrefcount(value) > _ALONE or value.address.__class__ is BorrowedMemory)
+        ) or (is_kept and any(place.find(arguments).shared for place in storages)):
             value = copy_of(value, nbytes, home)
         externals.append((value, offset + (arguments[argument]._offset if argument >= 0 else 0)))
     return externals

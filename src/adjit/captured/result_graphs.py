@@ -9,6 +9,7 @@ from ..autograd.engine import AccumulateGrad
 from ..devices import CPU
 from ..graph import record
 from ..graph.node import NO_GRAD, GradNode
+from ..graph.straight import straight_edges
 from ..schedule.plan_cache import warn
 from ..schedule.planning.plan import not_yet
 from .backward import CapturedBackward
@@ -103,17 +104,33 @@ def _groups(graphs: Sequence[TracedGraph]) -> list[list[TracedGraph]]:
     return [members for _, members in groups]
 
 
-def _behind(t: Any, session: Session) -> tuple[set[GradNode], list[Edge]]:
-    """The backward nodes behind a result that its function made, and the edges that lead out of it."""
-    inner: set[GradNode] = set()
+def _behind(
+    t: Any, session: Session
+) -> tuple[set[GradNode], set[GradNode], dict[Edge, None], dict[Edge, None]]:
+    """The backward nodes behind a result that its function made, those that only zeros would reach, and the
+    edges that lead out of it, all and those that zeros would run along."""
+    live: set[GradNode] = set()
+    idle: set[GradNode] = set()
     ends: dict[Edge, None] = {}
-    edge = record.edge_of(t)
-    stack = [] if edge is None else [edge]
-    while stack:
-        fn, nr = stack.pop()
+    straight_ends: dict[Edge, None] = {}
+    stack = [record.edge_of(t)]
+    zeros: list[Edge | None] = []
+    while stack or zeros:
+        is_live = bool(stack)
+        edge = (stack or zeros).pop()
+        if edge is None:
+            continue
+        fn = edge[0]
         if fn.seq < session.began or isinstance(fn, AccumulateGrad):
-            ends[fn, nr] = None
-        elif fn not in inner:
-            inner.add(fn)
-            stack += [edge for edge in fn.edges if edge is not None]
-    return inner, list(ends)
+            ends[edge] = None
+            if not is_live:
+                straight_ends[edge] = None
+        elif is_live and fn not in live:
+            live.add(fn)
+            straight = straight_edges(edge)
+            for k, way in enumerate(fn.edges):
+                (zeros if k in straight else stack).append(way)
+        elif not is_live and fn not in idle:
+            idle.add(fn)
+            zeros += fn.edges
+    return live, idle - live, ends, straight_ends

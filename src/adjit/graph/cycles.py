@@ -27,9 +27,7 @@ from . import record
 from .node import GradNode, View, attached
 
 FULL = 2  # the generation of full collections
-MOST_FROZEN = (
-    400_000  # blocks of memory from before an import, of which a program's own would be few
-)
+MOST_FROZEN = 100_000  # objects from before an import, of which a program's own would be few
 FROZEN_BY_PYTHON = 1000  # objects that Python 3.12 begins with
 REST = 50  # between two looks at all objects, in the time of the last one
 AT_ONCE = 1 << 12  # objects; those behind all that there are would take 10 MiB
@@ -142,12 +140,11 @@ def _tracker() -> Callable[[object], None]:
 
 
 def declare_old(before: int) -> None:
-    """Have the collector leave alone what an import has made, `before` which memory had so many blocks.
+    """Have the collector leave alone what an import has made, `before` which there were so many objects.
 
     It makes a hundred thousand that stay, and a full collection would go through them in 70 ms, and
     `bring_back` in as many. They are frozen with what was there before, until somebody asks for a full
-    collection; if that was much (blocks are some four times its objects; a list of those would hold tuples that
-    other threads are filling), some of it is the program's own and may become garbage: then all are only
+    collection; if that was much, some of it is the program's own and may become garbage: then all are only
     declared old, which takes no look at them.
     """
     global frozen_here

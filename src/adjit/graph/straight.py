@@ -34,6 +34,10 @@ class StraightOp:
             state.walk.straight.append(fn.edges[OPERAND])
         return [grads[0], None]
 
+    def straight_edges(self, number: int) -> Sequence[int]:
+        """Along which edges the derivative of an output is 0."""
+        return (OPERAND,)
+
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """Nothing is saved that could be shown."""
         raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
@@ -64,16 +68,26 @@ def are_straight_in(edges: Iterable[Edge | None], wanted: Edge | None) -> bool:
     if not _straight_op.cache_info().currsize:
         return False
     rest = [(edge, False) for edge in edges]
-    seen: set[tuple[GradNode, bool]] = set()
+    seen: set[tuple[Edge, bool]] = set()
     while rest:
         edge, is_zero = rest.pop()
         if edge is None:
             continue
         if is_zero and edge == wanted:
             return True
-        fn = edge[0]
-        if (fn, is_zero) not in seen:
-            seen.add((fn, is_zero))
-            is_straight = type(fn.op) is StraightOp
-            rest += [(e, is_zero or (is_straight and k == OPERAND)) for k, e in enumerate(fn.edges)]
+        if (edge, is_zero) not in seen:
+            seen.add((edge, is_zero))
+            zeros = straight_edges(edge)
+            rest += [(e, is_zero or k in zeros) for k, e in enumerate(edge[0].edges)]
     return False
+
+
+def straight_edges(edge: Edge) -> Sequence[int]:
+    """The edges of a node along which the derivative of one of its outputs is 0."""
+    fn, number = edge
+    found: Sequence[int] = getattr(fn.op, "straight_edges", _none)(number)
+    return found
+
+
+def _none(number: int) -> Sequence[int]:
+    return ()

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Self, SupportsIndex, overload
 
 from ..tensor import Tensor
-from .module import Module, indented
+from .module import Module, entry, indented
 from .parameter import Parameter
 
 
@@ -377,7 +377,7 @@ class ParameterList(Module):
     def __getitem__(self, idx: SupportsIndex | slice) -> Any:
         if isinstance(idx, slice):
             return type(self)(self[i] for i in range(*idx.indices(len(self))))
-        return getattr(self, self._key(idx))
+        return entry(self, self._key(idx))
 
     def __setitem__(self, idx: SupportsIndex, param: Any) -> None:
         setattr(self, self._key(idx), _as_parameter(param))
@@ -459,7 +459,7 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
-        return getattr(self, self._checked(key))
+        return entry(self, self._checked(key))
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._keys[self._checked(key)] = None
@@ -571,7 +571,7 @@ class ParameterDict(Module):
             >>> d.get("c") is None
             True
         """
-        return getattr(self, key) if key in self._keys else default
+        return entry(self, key) if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """Make a new dictionary with `default` under every key.

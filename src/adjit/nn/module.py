@@ -1562,4 +1562,10 @@ def _bad_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     )
 
 
+def entry(module: Module, name: str) -> Any:
+    """An attribute whose name only the module has: a parameter from where compiled functions look for it."""
+    own = module._parameters
+    return own[name] if name in own else getattr(module, name)
+
+
 module_classes.append(Module)

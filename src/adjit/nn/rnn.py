@@ -11,7 +11,7 @@ from ..dtypes import dtype as DType
 from ..ops import creation, recurrent
 from ..tensor import Tensor
 from . import init
-from .module import Module
+from .module import Module, entry
 from .parameter import Parameter
 from .utils.rnn import PackedSequence
 
@@ -108,7 +108,7 @@ class RNNBase(Module):
             >>> len(nn.GRU(2, 3, num_layers=2).all_weights)
             2
         """
-        return [[getattr(self, name) for name in names] for names in self._all_weights]
+        return [[entry(self, name) for name in names] for names in self._all_weights]
 
     @property
     def _flat_weights_names(self) -> list[str]:

@@ -7,6 +7,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ..captured import codes
+
 __all__ = [
     "GetAttrKey", "LeafSpec", "MappingKey", "SequenceKey", "TreeSpec", "key_get", "keystr",
     "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter",
@@ -119,6 +121,8 @@ _KINDS: dict[Any, NodeKind] = {
         _keys,
     ),
 }  # fmt: skip
+_registered: dict[type, NodeKind] = {}  # those of users
+codes.registries[__name__] = _registered
 _dict_flatten_with_keys = _KINDS[dict].flatten_with_keys  # for classes that derive from dict
 
 
@@ -139,7 +143,7 @@ def register_pytree_node(
     """
     if cls in _KINDS:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _KINDS[cls] = NodeKind(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    _KINDS[cls] = _registered[cls] = NodeKind(flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
 def _kind_of(tree: Any) -> Any:
