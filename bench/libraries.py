@@ -169,7 +169,7 @@ class Torch(TorchLike):
 
 
 class CapturedAdjit(Adjit):
-    """adjit with whole steps captured."""
+    """adjit with whole steps captured; a row whose step is not ends with the reason."""
 
     name, captures = "adjit.compile", True
 
@@ -178,7 +178,7 @@ class CapturedAdjit(Adjit):
         return hasattr(importlib.import_module("adjit"), "compile")
 
     def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        return self.module.compile(step, **options)
+        return self.module.compile(step, fullgraph=True, **options)
 
 
 class CapturedTorch(Torch):
