@@ -10,6 +10,7 @@ import pickle
 import re
 import typing
 import warnings
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -607,6 +608,27 @@ def test_engines_of_devices():
         with library.accelerator.device_index(None):
             pass
     assert adjit._C._LinAlgError is adjit.linalg.LinAlgError
+
+
+def test_what_lies_in_c():
+    """Every name of `torch._C` that both libraries show at their top is the same object here too."""
+    for name in sorted(vars(torch._C)):
+        theirs = getattr(torch._C, name)
+        if name.startswith("__") or getattr(torch, name, None) is not theirs:
+            continue
+        if hasattr(adjit, name) and not isinstance(theirs, ModuleType):
+            assert getattr(adjit._C, name) is getattr(adjit, name), name
+    for library in LIBRARIES:
+        c = library._C
+        assert issubclass(library.futures.Future, c.Future)
+        assert isinstance(c.ScriptModule, type)
+        assert isinstance(c.ScriptFunction, type)
+        assert isinstance(library.ones(2), c.TensorBase)
+        assert issubclass(library.Tensor, c._TensorBase)
+        for name in ("Value", "Graph", "Node", "Type", "TensorType", "FunctionSchema"):
+            assert not isinstance(library.ones(2), getattr(c, name))
+        assert not hasattr(c, "nn")
+        assert not hasattr(c, "no_such_name")
 
 
 # ----- devices that are not there, and exports -----

@@ -1,11 +1,17 @@
-"""Names of `torch._C` that programs set at their beginning: switches of PyTorch's compilers, not here."""
+"""Names of `torch._C` that programs import: switches of PyTorch's compilers, and what else lies there.
+
+PyTorch keeps here the classes and functions that it shows elsewhere; so do we, by name. Of TorchScript's
+graphs there are the names alone, which annotations and editors' imports ask for.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from .absent import ROOT, known
 from .devices import device as Device
 from .graph.state import state
 from .nn.module import _parse_to
@@ -62,3 +68,26 @@ def _parsed(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 
 _nn = SimpleNamespace(_parse_to=_parsed)
+
+
+# What PyTorch shows at its top and has here, too.
+_AT_THE_TOP = """
+    Future Generator OutOfMemoryError Size clear_autocast_cache default_generator device dtype finfo
+    get_autocast_dtype get_autocast_gpu_dtype get_default_dtype get_num_interop_threads get_num_threads
+    iinfo is_anomaly_check_nan_enabled is_anomaly_enabled is_autocast_cache_enabled
+    is_autocast_cpu_enabled is_autocast_enabled is_grad_enabled is_inference_mode_enabled layout
+    memory_format set_flush_denormal set_num_interop_threads set_num_threads"""
+_HOMES = {name: (ROOT, name) for name in _AT_THE_TOP.split()} | {
+    "ScriptFunction": (f"{ROOT}.jit", "ScriptFunction"),
+    "ScriptModule": (f"{ROOT}.jit", "ScriptModule"),
+    "TensorBase": (ROOT, "Tensor"),  # two classes in PyTorch, one here
+    "_TensorBase": (ROOT, "Tensor"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What lies elsewhere, looked up when it is asked for, and the names of TorchScript's graphs."""
+    if name in _HOMES:
+        home, its_name = _HOMES[name]
+        return getattr(importlib.import_module(home), its_name)
+    return known("_C", name)

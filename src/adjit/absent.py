@@ -154,7 +154,10 @@ KNOWN = {
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
         distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
     "What PyTorch uses itself or has no longer": """
-        SymBool SymFloat SymInt autograd.profiler.EventList
+        SymBool SymFloat SymInt _C.Argument _C.Block _C.FunctionSchema _C.Graph _C.Node _C.ScriptObject
+        _C.Type _C.Use _C.Value _C.ListType _C.TensorType _C.OptionalType _C.TupleType _C.DictType
+        _C.ClassType _C.IntType _C.FloatType _C.BoolType _C.StringType _C.NumberType _C.NoneType _C.AnyType
+        autograd.profiler.EventList
         utils.data.dataloader._MultiProcessingDataLoaderIter""",
 }  # fmt: skip
 # Modules that have such names alone, or nearly so: what else is asked of them has a subject too.
