@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib
 import threading
 import warnings
 import weakref
@@ -1884,6 +1885,32 @@ class SquareOnce(T.autograd.Function):
         assert not T.is_grad_enabled()
         (x,) = ctx.saved_tensors
         return 2 * g * x
+
+
+def test_the_old_name_of_functions_in_place():
+    function = importlib.import_module(f"{T.__name__}.autograd.function")
+
+    class Double(function.InplaceFunction):
+        @staticmethod
+        def forward(ctx, x, inplace):
+            ctx.inplace = inplace
+            if inplace:
+                ctx.mark_dirty(x)
+                return x.mul_(2)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * (3 if ctx.inplace else 2), None
+
+    assert issubclass(Double, T.autograd.Function)
+    for inplace, wanted in ((False, 2.0), (True, 3.0)):
+        x = T.ones(2, requires_grad=True)
+        y = x * 1
+        z = Double.apply(y, inplace)
+        assert (z is y) == inplace
+        z.sum().backward()
+        assert x.grad.tolist() == [wanted] * 2
 
 
 def test_once_differentiable():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import time
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import numpy as np
@@ -102,6 +104,60 @@ def test_several_trees_and_some_leaves():
             room.tree_unflatten([1], room.tree_structure([1, 2]))
         with pytest.raises(TypeError, match="Expected `treespec` to be an instance of PyTreeSpec"):
             room.tree_unflatten([1], [1])
+
+
+def test_names_that_pytorch_lists():
+    theirs, ours = rooms()
+    missing = {name for name in theirs.__all__ if not hasattr(ours, name)}
+    assert missing == {"treespec_dumps", "treespec_loads", "treespec_pprint"}
+    for name in set(theirs.__all__) - missing - {"PyTreeSpec", "TreeSpec", "LeafSpec"}:
+        wanted = getattr(theirs, name)
+        assert wanted == getattr(ours, name) or callable(wanted), name
+    assert ours.PyTreeSpec is ours.TreeSpec
+
+
+class Derived(Point):
+    pass
+
+
+class Fields(tuple):
+    _fields = ("x",)
+
+
+THINGS = [
+    1, None, (1, 2), [1], Point, Point(1, 2), Derived, Derived(1, 2), Fields, Fields((1,)), tuple, list,
+    time.struct_time, time.gmtime(0), sys.version_info, type(sys.version_info), {"a": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=repr)
+def test_what_something_is(thing):
+    for name in (
+        "is_namedtuple", "is_namedtuple_class", "is_namedtuple_instance", "is_structseq",
+        "is_structseq_class", "is_structseq_instance", "tree_is_leaf", "tree_leaves",
+    ):  # fmt: skip
+        theirs, ours = (getattr(room, name)(thing) for room in rooms())
+        assert theirs == ours, name
+    for room in rooms():
+        assert room.tree_is_leaf(thing, lambda x: True)
+        assert not room.tree_is_leaf([thing], lambda x: x is thing)
+
+
+def test_leaves_of_a_kind():
+    tree = {"x": [1, 2.0, "a"], "y": (3,)}
+    for room in rooms():
+        for kind in (int, (int, float), int | float, lambda x: isinstance(x, int)):
+            seen = []
+            assert room.tree_map_only_(kind, seen.append, tree) is tree
+            assert len(seen) == (2 if kind is int or room.map_only(kind)(str)(2.0) == 2.0 else 3)
+        assert room.tree_all_only(int, lambda x: x > 0, tree)
+        assert not room.tree_all_only((int, float), lambda x: x > 1, tree)
+        assert room.tree_any_only(float, lambda x: x == 2, tree)
+        assert not room.tree_any_only(list, bool, tree)
+        assert room.tree_any_only(list, bool, tree, is_leaf=lambda x: isinstance(x, list))
+        for function in (room.tree_map_only, room.tree_map_only_):
+            with pytest.raises(TypeError, match="Argument must be a type, a tuple of types, or a"):
+                function([int], abs, tree)
 
 
 def test_a_class_of_a_program_may_be_a_container():

@@ -590,6 +590,22 @@ def _op_of(cls: type[Function]) -> FunctionOp:
     return op
 
 
+class InplaceFunction(Function):
+    """`Function`, by a name that old programs derive from.
+
+    Example:
+        >>> class Sign(adjit.autograd.function.InplaceFunction):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return x.sign()
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return grad
+        >>> Sign.apply(adjit.tensor([-2., 3.]))
+        tensor([-1.,  1.])
+    """
+
+
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a `backward` that is not differentiable itself: a second derivative is an error."""
 

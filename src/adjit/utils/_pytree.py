@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
+from types import UnionType
 from typing import Any, NamedTuple
 
 from ..captured import codes
 
 __all__ = [
-    "GetAttrKey", "LeafSpec", "MappingKey", "SequenceKey", "TreeSpec", "key_get", "keystr",
-    "register_pytree_node", "tree_all", "tree_any", "tree_flatten", "tree_flatten_with_path", "tree_iter",
-    "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_", "tree_map_only", "tree_map_with_path",
-    "tree_structure", "tree_unflatten",
+    "Context", "DumpableContext", "FlattenFn", "FromDumpableContextFn", "GetAttrKey", "LeafSpec", "MappingKey",
+    "PyTree", "PyTreeSpec", "SequenceKey", "ToDumpableContextFn", "TreeSpec", "UnflattenFn", "is_namedtuple",
+    "is_namedtuple_class", "is_namedtuple_instance", "is_structseq", "is_structseq_class",
+    "is_structseq_instance", "key_get", "keystr", "register_pytree_node", "tree_all", "tree_all_only",
+    "tree_any", "tree_any_only", "tree_flatten", "tree_flatten_with_path", "tree_is_leaf", "tree_iter",
+    "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_", "tree_map_only", "tree_map_only_",
+    "tree_map_with_path", "tree_structure", "tree_unflatten",
 ]  # fmt: skip
 
+# For annotations.
+PyTree = Any
+Context = Any
+DumpableContext = Any
+FlattenFn = FlattenFunc = Callable[[PyTree], tuple[list[Any], Context]]
+UnflattenFn = UnflattenFunc = Callable[[Iterable[Any], Context], PyTree]
+ToDumpableContextFn = Callable[[Context], DumpableContext]
+FromDumpableContextFn = Callable[[DumpableContext], Context]
 Leaf = Callable[[Any], bool] | None
 
 
@@ -151,7 +164,55 @@ def _kind_of(tree: Any) -> Any:
     cls = type(tree)
     if cls in _KINDS:
         return cls
-    return namedtuple if isinstance(tree, tuple) and hasattr(cls, "_fields") else None
+    return namedtuple if is_namedtuple_class(cls) else None
+
+
+def is_namedtuple_class(cls: type) -> bool:
+    """Whether a class is one of named tuples, or derived from one."""
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, tuple)
+        and isinstance(fields := getattr(cls, "_fields", None), tuple)
+        and all(type(field) is str for field in fields)
+        and callable(getattr(cls, "_make", None))
+        and callable(getattr(cls, "_asdict", None))
+    )
+
+
+def is_namedtuple_instance(obj: object) -> bool:
+    """Whether something is a named tuple."""
+    return is_namedtuple_class(type(obj))
+
+
+def is_namedtuple(obj: object) -> bool:
+    """Whether something is a named tuple, or a class of them."""
+    return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
+
+
+def is_structseq_class(cls: type) -> bool:
+    """Whether a class is one of C's named tuples, as `time.struct_time`."""
+    return (
+        isinstance(cls, type)
+        and cls.__bases__ == (tuple,)
+        and all(
+            isinstance(getattr(cls, name, None), int)
+            for name in ("n_fields", "n_sequence_fields", "n_unnamed_fields")
+        )
+        and not cls.__flags__ & _CAN_BE_DERIVED_FROM
+    )
+
+
+_CAN_BE_DERIVED_FROM = 1 << 10  # `Py_TPFLAGS_BASETYPE`
+
+
+def is_structseq_instance(obj: object) -> bool:
+    """Whether something is a named tuple of C."""
+    return is_structseq_class(type(obj))
+
+
+def is_structseq(obj: object) -> bool:
+    """Whether something is a named tuple of C, or a class of them."""
+    return is_structseq_class(obj if isinstance(obj, type) else type(obj))
 
 
 @dataclasses.dataclass(frozen=True, eq=True)
@@ -176,12 +237,20 @@ class TreeSpec:
         return tree_unflatten(leaves, self)
 
 
+PyTreeSpec = TreeSpec
+
+
 def LeafSpec() -> TreeSpec:
     """The description of a leaf."""
     return _LEAF
 
 
 _LEAF = TreeSpec(None, None, ())
+
+
+def tree_is_leaf(tree: Any, is_leaf: Leaf = None) -> bool:
+    """Whether something is no container, or one that `is_leaf` takes for a leaf."""
+    return (is_leaf is not None and is_leaf(tree)) or _kind_of(tree) is None
 
 
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], TreeSpec]:
@@ -325,13 +394,47 @@ def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Leaf = 
 
 
 def tree_map_only(kind: Any, func: Callable[..., Any], tree: Any, is_leaf: Leaf = None) -> Any:
-    """`tree_map` for leaves of a class, of several, or of which a function says so."""
-    wanted = kind if callable(kind) and not isinstance(kind, type) else None
+    """`tree_map` for leaves of a class, of several, or of which a function says so.
 
-    def apply(x: Any) -> Any:
-        return func(x) if (wanted(x) if wanted else isinstance(x, kind)) else x
+    Raises:
+        TypeError: for a `kind` that is none of these.
+    """
+    return tree_map(map_only(kind)(func), tree, is_leaf=is_leaf)
 
-    return tree_map(apply, tree, is_leaf=is_leaf)
+
+def tree_map_only_(kind: Any, func: Callable[..., Any], tree: Any, is_leaf: Leaf = None) -> Any:
+    """Call a function with the leaves of a class, of several, or of which a function says so.
+
+    Returns:
+        The tree.
+
+    Raises:
+        TypeError: for a `kind` that is none of these.
+    """
+    return tree_map_(map_only(kind)(func), tree, is_leaf=is_leaf)
+
+
+def map_only(kind: Any) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Have a function give what it does for some arguments, and the others as they are.
+
+    Args:
+        kind: a class, several, or a function that says of which.
+
+    Raises:
+        TypeError: for a `kind` that is none of these.
+    """
+    by_class = isinstance(kind, (type, tuple, UnionType))
+    if not by_class and not callable(kind):
+        raise TypeError("Argument must be a type, a tuple of types, or a callable.")
+
+    def only(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(func)
+        def apply(x: Any) -> Any:
+            return func(x) if (isinstance(x, kind) if by_class else kind(x)) else x
+
+        return apply
+
+    return only
 
 
 def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bool:
@@ -342,6 +445,16 @@ def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bo
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bool:
     """Whether a function is true of a leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def tree_all_only(kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bool:
+    """Whether a function is true of all leaves of a class, or of several."""
+    return all(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, kind))
+
+
+def tree_any_only(kind: Any, pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bool:
+    """Whether a function is true of a leaf of a class, or of several."""
+    return any(pred(x) for x in tree_leaves(tree, is_leaf) if isinstance(x, kind))
 
 
 def _broadcast_to_and_flatten(
