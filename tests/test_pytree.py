@@ -116,6 +116,40 @@ def test_names_that_pytorch_lists():
     assert ours.PyTreeSpec is ours.TreeSpec
 
 
+@pytest.mark.parametrize(
+    ("kind", "thing"),
+    [
+        ("list", [1, [2]]), ("tuple", (1, 2)), ("deque", deque([1], maxlen=2)), ("namedtuple", Point(1, 2)),
+        ("dict", {"b": 1, "a": 2}), ("odict", OrderedDict(b=1, a=2)), ("ordereddict", OrderedDict(b=1, a=2)),
+        ("defaultdict", defaultdict(list, {"k": [1]})),
+    ],
+)  # fmt: skip
+def test_how_containers_are_taken_apart(kind, thing):
+    found = []
+    for room in rooms():
+        values, context = getattr(room, f"_{kind}_flatten")(thing)
+        made = getattr(room, f"_{kind}_unflatten")(values, context)
+        assert made == thing
+        assert type(made) is type(thing)
+        found.append((values, context))
+        if kind != "odict":
+            pairs, context = getattr(room, f"_{kind}_flatten_with_keys")(thing)
+            found[-1] += [(str(key), value) for key, value in pairs], context
+    assert found[0] == found[1]
+
+
+def test_old_names_register_too():
+    for room in rooms():
+
+        class Box:
+            def __init__(self, x):
+                self.x = x
+
+        with pytest.warns(FutureWarning, match="_register_pytree_node` is deprecated. Please use"):
+            room._register_pytree_node(Box, lambda b: ([b.x], None), lambda values, _: Box(*values))
+        assert room.tree_map(lambda x: x + 1, Box([1])).x == [2]
+
+
 class Derived(Point):
     pass
 

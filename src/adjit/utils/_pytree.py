@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from types import UnionType
@@ -123,20 +124,28 @@ def _of_dict(kind: Any) -> NodeKind:
 
 _KINDS: dict[Any, NodeKind] = {
     list: _kind(lambda x: (x, None), lambda values, _: list(values), _places),
-    tuple: _kind(lambda x: (x, None), lambda values, _: tuple(values), _places),
-    deque: _kind(lambda x: (x, x.maxlen), deque, _places),
-    namedtuple: _kind(lambda x: (x, type(x)), lambda values, kind: kind(*values), _names),
+    tuple: _kind(lambda x: (list(x), None), lambda values, _: tuple(values), _places),
+    deque: _kind(lambda x: (list(x), x.maxlen), deque, _places),
+    namedtuple: _kind(lambda x: (list(x), type(x)), lambda values, kind: kind(*values), _names),
     dict: _of_dict(dict),
     OrderedDict: _of_dict(OrderedDict),
     defaultdict: _kind(
-        lambda d: (list(d.values()), (d.default_factory, list(d))),
+        lambda d: (list(d.values()), [d.default_factory, list(d)]),
         lambda values, told: defaultdict(told[0], zip(told[1], values, strict=True)),
         _keys,
     ),
 }  # fmt: skip
 _registered: dict[type, NodeKind] = {}  # those of users
 codes.registries[__name__] = _registered
-_dict_flatten_with_keys = _KINDS[dict].flatten_with_keys  # for classes that derive from dict
+# For classes of programs that derive from these, or are taken apart like them.
+_list_flatten, _list_unflatten, _list_flatten_with_keys = _KINDS[list]
+_tuple_flatten, _tuple_unflatten, _tuple_flatten_with_keys = _KINDS[tuple]
+_deque_flatten, _deque_unflatten, _deque_flatten_with_keys = _KINDS[deque]
+_namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys = _KINDS[namedtuple]
+_dict_flatten, _dict_unflatten, _dict_flatten_with_keys = _KINDS[dict]
+_ordereddict_flatten, _ordereddict_unflatten, _ordereddict_flatten_with_keys = _KINDS[OrderedDict]
+_odict_flatten, _odict_unflatten, _ = _KINDS[OrderedDict]
+_defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys = _KINDS[defaultdict]
 
 
 def register_pytree_node(
@@ -157,6 +166,23 @@ def register_pytree_node(
     if cls in _KINDS:
         raise ValueError(f"{cls} is already registered as pytree node.")
     _KINDS[cls] = _registered[cls] = NodeKind(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+
+
+_private_register_pytree_node = register_pytree_node
+
+
+def _register_pytree_node(
+    cls: type, flatten_fn: Callable[[Any], Any], unflatten_fn: Callable[..., Any], to_str_fn: Any = None,
+    maybe_from_str_fn: Any = None, **kwargs: Any,
+) -> None:  # fmt: skip
+    """`register_pytree_node` by its old name, which warns; its functions of texts are not called."""
+    warnings.warn(
+        "`adjit.utils._pytree._register_pytree_node` is deprecated. "
+        "Please use `adjit.utils._pytree.register_pytree_node` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    register_pytree_node(cls, flatten_fn, unflatten_fn, **kwargs)
 
 
 def _kind_of(tree: Any) -> Any:
