@@ -80,6 +80,18 @@ def test_a_module_of_names_only_has_no_others():
         importlib.import_module("adjit.distributed.checkpoint.quantized_hf_storage")
 
 
+def test_quantised_models_are_refused_when_they_are_made():
+    told = "use dense float32 or float64 tensors"
+    for room in ("quantization", "quantization.observer", "ao.quantization", "nn.quantized"):
+        module = importlib.import_module(f"adjit.{room}")
+        with pytest.raises(AttributeError, match=rf"has no attribute 'zork'\. .*{told}$"):
+            module.zork  # noqa: B018
+    with pytest.raises(ModuleNotFoundError, match=rf"^No module named '[a-z._]+'\. .*{told}$"):
+        importlib.import_module("adjit.ao.nn.quantized")
+    with pytest.raises(NotImplementedError, match=told):
+        adjit.quantization.QuantStub()
+
+
 def test_no_name_has_two_subjects():
     names = [name for _, name in [*NAMES, *BY_NAME]]
     assert len(set(names)) == len(names)

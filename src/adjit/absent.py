@@ -70,7 +70,7 @@ SUBJECTS = (
         "use dense float32 or float64 tensors",
         """sparse sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor
         sparse_csc_tensor sparse_csr_tensor dequantize quantize_per_channel quantize_per_tensor
-        quantize_per_tensor_dynamic quantization ao""",
+        quantize_per_tensor_dynamic""",
     ),
     Subject(
         "Ops of one's own by PyTorch's registries and compilers",
@@ -153,6 +153,19 @@ KNOWN = {
         distributed.rpc.rpc_async distributed.rpc.rpc_sync distributed.rpc.shutdown
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
         distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
+    "Sparse, quantised and half-precision tensors": """
+        quantization.DeQuantStub quantization.QConfig quantization.QuantStub quantization.QuantWrapper
+        quantization.convert quantization.fuse_modules quantization.get_default_qat_qconfig
+        quantization.get_default_qconfig quantization.prepare quantization.prepare_qat quantization.quantize
+        quantization.quantize_dynamic quantization.observer.HistogramObserver
+        quantization.observer.MinMaxObserver quantization.observer.MovingAverageMinMaxObserver
+        quantization.observer.PerChannelMinMaxObserver quantization.qconfig.QConfig
+        ao.quantization.DeQuantStub ao.quantization.QConfig ao.quantization.QuantStub
+        ao.quantization.QuantWrapper ao.quantization.convert ao.quantization.fuse_modules
+        ao.quantization.get_default_qat_qconfig ao.quantization.get_default_qconfig ao.quantization.prepare
+        ao.quantization.prepare_qat ao.quantization.quantize ao.quantization.quantize_dynamic
+        nn.quantized.BatchNorm2d nn.quantized.Conv2d nn.quantized.FloatFunctional nn.quantized.Linear
+        nn.quantized.QFunctional""",
     "What PyTorch uses itself or has no longer": """
         SymBool SymFloat SymInt _C.Argument _C.Block _C.FunctionSchema _C.Graph _C.Node _C.ScriptObject
         _C.Type _C.Use _C.Value _C.ListType _C.TensorType _C.OptionalType _C.TupleType _C.DictType
@@ -165,6 +178,7 @@ MODULES_OF_NAMES = {
     "Other processes, other compilers": """distributed._composable distributed._functional_collectives
         distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
         fx.experimental""",
+    "Sparse, quantised and half-precision tensors": "quantization ao nn.quantized",
 }  # fmt: skip
 
 
