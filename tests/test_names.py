@@ -404,6 +404,8 @@ WITHOUT = (
     "_tensor",
     "nn.modules.rnn",
     "nn.modules.transformer",
+    "quantization.observer",
+    "quantization.qconfig",
     "utils.data._utils",
     "utils.model_zoo",
 )
