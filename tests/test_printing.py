@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import adjit
 from adjit import printing
 
 DEFAULTS = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
@@ -255,6 +256,26 @@ def test_texts_are_those_of_torch(values, options, requires_grad):
 @given(values=large_arrays(), options=print_options, requires_grad=st.booleans())
 def test_summaries_are_those_of_torch(values, options, requires_grad):
     check_against_torch(pytest.importorskip("torch"), values, options, requires_grad)
+
+
+@pytest.mark.parametrize("default", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "kind", ["bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
+)
+def test_tensors_name_their_dtype_where_pytorchs_do(kind, default):
+    torch = pytest.importorskip("torch")
+
+    def told(library):
+        before = library.get_default_dtype()
+        library.set_default_dtype(getattr(library, default))
+        try:
+            dtype = getattr(library, kind)
+            shapes = (0,), (0, 3), (2, 0), (), (2,), (1, 2)
+            return [repr(library.ones(shape, dtype=dtype)) for shape in shapes]
+        finally:
+            library.set_default_dtype(before)
+
+    assert told(adjit) == [text.replace("torch.", "adjit.") for text in told(torch)]
 
 
 @settings(max_examples=50, deadline=None)

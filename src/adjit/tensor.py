@@ -1007,8 +1007,7 @@ class Tensor(TensorBase):
         return printing.tensor_repr(
             self._values(),
             dtype_name=repr(self._spec.dtype),
-            is_default_dtype=self._spec.dtype
-            in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
+            is_default_dtype=self._spec.dtype is dtypes.get_default_dtype(),
             requires_grad=self.requires_grad,
             grad_fn_name=self._shown_fn(),
             prefix=prefix,
