@@ -93,9 +93,10 @@ def test_imports_point_one_way(room):
 # PyTorch has both `torch.device` and `torch.cuda.device`; its `autograd.graph.Node` is a backward function.
 # `fx` has nodes and tracers of its own, and a `Transformer`. `nn.utils.prune.Identity` prunes nothing.
 # `distributed.GroupMember` says which processes are meant. A `SavePlan` is one of checkpoints, in PyTorch's
-# words, and one of what a node saves for backward.
+# words, and one of what a node saves for backward. Streams and their events are of `cuda` and of `cpu`.
 NAMED_TWICE = {
     "GradScaler", "autocast", "device", "Node", "Identity", "GroupMember", "Tracer", "Transformer", "SavePlan",
+    "Stream", "StreamContext", "Event",
 }  # fmt: skip
 
 

@@ -23,7 +23,8 @@ SOURCE = Path(adjit.__file__).parent
 ROOMS = (
     "", "_higher_order_ops", "accelerator", "amp", "autograd", "autograd.forward_ad", "autograd.functional",
     "autograd.graph", "backends", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn",
-    "backends.mps", "backends.openmp", "compiler", "config", "cuda", "cuda.amp", "cuda.inspection", "cuda.nvtx",
+    "backends.mps", "backends.openmp", "compiler", "config", "cpu", "cpu.amp", "cuda",
+    "cuda.amp", "cuda.inspection", "cuda.nvtx",
     "cuda.simulator", "distributed", "distributed.algorithms", "distributed.checkpoint",
     "distributed.checkpoint.default_planner", "distributed.checkpoint.format_utils",
     "distributed.checkpoint.metadata", "distributed.checkpoint.planner", "distributed.checkpoint.state_dict",

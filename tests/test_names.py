@@ -642,6 +642,10 @@ ELSEWHERE = [
     "xpu.device_count()", "xpu.empty_cache()", "xpu.manual_seed(1)", "xpu.manual_seed_all(1)",
     "xpu.memory_allocated()", "xpu.max_memory_allocated()", "xpu.current_device()", "xpu.set_device(0)",
     "xpu.get_device_name()", "xpu.synchronize()", "onnx.is_in_onnx_export()",
+    "cpu.is_available()", "cpu.is_initialized()", "cpu.device_count()", "cpu.current_device()",
+    "cpu.set_device(0)", "cpu.synchronize()", "cpu.Event().query()", "cpu.Event().record()",
+    "cpu.Stream(1).wait_stream(L.cpu.current_stream())", "cuda.get_rng_state_all()",
+    "cuda.set_rng_state_all([])", "backends.mkldnn.deterministic",
     *(f"ones(2).{name}" for name in dir(torch.Tensor) if name.startswith("is_")
       and not callable(getattr(torch.Tensor, name)) and hasattr(adjit.Tensor, name)),
 ]  # fmt: skip
@@ -652,7 +656,108 @@ def test_of_other_devices_is_told_what_pytorch_tells_without_them(text):
     same(lambda L: eval(f"L.{text}", {"L": L}))
 
 
+def test_streams_of_the_cpu_are_selected_for_a_while():
+    def told(L):
+        first, mine = L.cpu.current_stream(), L.cpu.Stream()
+        inside = []
+        with L.cpu.stream(mine):
+            inside.append(L.cpu.current_stream() is mine)
+            with L.cpu.stream(None):
+                inside.append(L.cpu.current_stream() is mine)
+            with L.cpu.StreamContext(first):
+                inside.append(L.cpu.current_stream() is first)
+            inside.append(L.cpu.current_stream() is mine)
+        return inside, L.cpu.current_stream() is first
+
+    assert same(told) == ([True, True, True, True], True)
+
+
+def test_autocast_of_the_cpu_warns_of_its_age():
+    def told(L):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            made = importlib.import_module(f"{L.__name__}.cpu.amp").autocast(enabled=False)
+        with made:
+            y = L.ones(2) * 2
+        return made.device, y.tolist(), [(w.category, plain(w.message)) for w in seen]
+
+    same(told)
+    from adjit.cpu.amp.autocast_mode import autocast
+
+    assert autocast is adjit.cpu.amp.autocast
+
+
 # ----- names that packages ask for at their beginning -----
+
+
+def test_shapes_as_tensors():
+    def told(L):
+        room = importlib.import_module(f"{L.__name__}.onnx.operators")
+        x = L.arange(6.0)
+        shape = room.shape_as_tensor(L.ones(2, 3))
+        y = room.reshape_from_tensor_shape(x, shape)
+        scalar = L._shape_as_tensor(L.tensor(1.0))
+        return [plain(repr(v)) for v in (shape, y, scalar, L._shape_as_tensor(L.ones(0, 2)))]
+
+    same(told)
+
+
+@pytest.mark.parametrize("text", [
+    "_utils._element_size(L.float64)", "_utils._element_size(L.bool)", "_utils._element_size(L.bfloat16)",
+    "_utils._element_size(3)", "nn.modules.transformer._get_activation_fn('relu')(L.tensor([-1.0, 2.0]))",
+    "nn.modules.transformer._get_activation_fn('tanh')",
+    "nn.modules.transformer._get_clones(L.nn.Linear(2, 1), 3).__len__()",
+    "nn.init._no_grad_fill_(L.empty(2), 3.0)", "nn.init._no_grad_zero_(L.empty(2))",
+    "nn.init._no_grad_uniform_(L.empty(2, requires_grad=True), 2.0, 2.0)",
+    "nn.init._no_grad_normal_(L.empty(2), 2.0, 0.0)",
+    "nn.init._no_grad_trunc_normal_(L.empty(3), 0.0, 1.0, -1e-9, 1e-9).abs() < 1e-8",
+    "types._device('cpu') == L.device('cpu')",
+    "jit._script_if_tracing(lambda x: x + 1)(2)", "jit.annotations.BroadcastingList2[int]",
+    "jit.annotations.BroadcastingList3[float]", "ops.load_library('no_such_library.so')",
+])  # fmt: skip
+def test_names_of_packages_do_what_pytorchs_do(text):
+    same(lambda L: eval(f"L.{text}", {"L": L}))
+
+
+def test_kinds_of_datasets():
+    def told(L):
+        class Stream(L.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(range(3))
+
+        kinds = importlib.import_module(f"{L.__name__}.utils.data.dataloader")._DatasetKind
+        loader = L.utils.data.DataLoader
+        return kinds.Map, kinds.Iterable, loader([1])._dataset_kind, loader(Stream())._dataset_kind
+
+    assert same(told) == (0, 1, 0, 1)
+
+
+def test_members_of_reductions_are_of_a_class_with_pytorchs_name():
+    def told(L):
+        op = L.distributed.ReduceOp
+        return isinstance(op.SUM, op.RedOpType), isinstance(op.SUM, op), isinstance(1, op.RedOpType)
+
+    assert same(told) == (True, True, False)
+    constants = importlib.import_module("adjit.distributed.constants")
+    assert constants.default_pg_timeout == torch.distributed.constants.default_pg_timeout
+
+
+def test_progress_bars_come_from_the_hub(monkeypatch, capsys):
+    tqdm = pytest.importorskip("tqdm")
+    from adjit.utils.model_zoo import tqdm as ours
+
+    assert ours is tqdm.tqdm
+    monkeypatch.setitem(importlib.sys.modules, "tqdm", None)
+    with adjit.hub.tqdm(total=3, disable=True) as bar:
+        bar.set_description("loading")
+        bar.update(2)
+        assert (bar.total, bar.n) == (3, 2)
+        bar.write("told")
+        bar.close()
+    assert capsys.readouterr().err == "told\n"
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = adjit.hub.nothing
+
 
 PLACEMENTS = ["Shard(0)", "Shard(-1)", "Shard(dim=2)", "Replicate()", "Partial()", "Partial('avg')"]
 

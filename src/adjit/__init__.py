@@ -104,6 +104,7 @@ try:
         autograd,
         backends,
         compiler,
+        cpu,
         cuda,
         hub,
         jit,
@@ -160,6 +161,7 @@ try:
         set_warn_always,
         typename,
     )
+    from .ops.creation import _reshape_from_tensor, _shape_as_tensor
     from .serialization import load, save
     from .version import __version__
 finally:

@@ -1,9 +1,10 @@
-"""Tensors joined to one vector and cut apart again: names of `torch._utils` that programs use."""
+"""Names of `torch._utils` that programs use: tensors joined to one vector and cut apart, bytes of elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .dtypes import dtype as DType
 from .ops import joining
 from .tensor import Tensor
 
@@ -17,3 +18,10 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
     """Views of a vector with the shapes of tensors, one after the other."""
     parts = flat.split([t.numel() for t in tensors])
     return tuple([part.view(t.shape) for part, t in zip(parts, tensors, strict=True)])
+
+
+def _element_size(dtype: DType) -> int:
+    """The bytes of one element."""
+    if not isinstance(dtype, DType):
+        raise RuntimeError(f"expected adjit.dtype, but got {type(dtype)}")
+    return dtype.itemsize

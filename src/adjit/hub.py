@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from .absent import absent
 from .serialization import load as load_file
 
 __all__ = [
@@ -241,3 +242,38 @@ def load_state_dict_from_url(
 
 
 load_url = load_state_dict_from_url  # its name in `torch.utils.model_zoo`
+
+
+class _Faketqdm:
+    """Takes what is told to a progress bar, and shows nothing."""
+
+    def __init__(self, total: int | None = None, *args: Any, **kwargs: Any) -> None:
+        self.total, self.n = total, 0
+
+    def update(self, n: int = 1) -> None:
+        self.n += n
+
+    def set_description(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def write(self, s: str) -> None:
+        sys.stderr.write(f"{s}\n")
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> _Faketqdm:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def __getattr__(name: str) -> Any:
+    """`tqdm`, which programs import from here; where it is not installed, a bar that is not shown."""
+    if name != "tqdm":
+        raise absent("hub", name)
+    try:
+        return importlib.import_module("tqdm").tqdm
+    except ImportError:
+        return _Faketqdm

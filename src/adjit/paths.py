@@ -57,7 +57,7 @@ PATHS = {
     "nn.modules.pooling": ("nn.pooling",),
     "nn.modules.rnn": ("nn",),
     "nn.modules.sparse": ("nn.layers", "nn"),
-    "nn.modules.transformer": ("nn",),
+    "nn.modules.transformer": ("nn.transformer", "nn"),
     "nn.modules.upsampling": ("nn.resizing",),
     "nn.modules.utils": ("nn.tuples", "nn.utils"),
     "nn.quantized": (),

@@ -17,6 +17,6 @@ Number = int | float | bool
 Device = device | str | int | None
 FileLike = str | os.PathLike[str] | IO[bytes]
 Storage = Any
-_int, _float, _bool, _dtype = int, float, bool, dtype
+_int, _float, _bool, _dtype, _device = int, float, bool, dtype, device
 _size = Size | list[int] | tuple[int, ...]
 _TensorOrTensors = Tensor | Sequence[Tensor]

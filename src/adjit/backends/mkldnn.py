@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 __all__ = ["flags", "is_available"]
 
+enabled = deterministic = False  # what programs read, or set, at their beginning
+
 
 def is_available() -> bool:
     """False: adjit does not use it.

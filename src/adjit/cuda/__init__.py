@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .. import devices, driver, gpu
@@ -25,12 +26,13 @@ __all__ = [
     "CUDAGraph", "Event", "OutOfMemoryError", "Stream", "StreamContext", "can_device_access_peer",
     "current_device", "current_stream", "default_stream", "device", "device_count", "device_of", "empty_cache",
     "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
-    "get_rng_state", "graph", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
+    "get_rng_state", "get_rng_state_all",
+    "graph", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
     "is_current_stream_capturing", "is_initialized", "kernels", "manual_seed", "manual_seed_all",
     "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
     "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
-    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_stream",
-    "stream", "synchronize",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all",
+    "set_stream", "stream", "synchronize",
 ]  # fmt: skip
 
 
@@ -811,6 +813,29 @@ def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
     """
     _index(device)
     default_generator.set_state(new_state)
+
+
+def get_rng_state_all() -> list[Tensor]:
+    """Give the states of the random numbers of all GPUs: none, where none is.
+
+    Example:
+        >>> len(adjit.cuda.get_rng_state_all()) == adjit.cuda.device_count()
+        True
+    """
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
+    """Go back to the states of `get_rng_state_all`, the last of which counts: GPUs and the CPU share one.
+
+    Raises:
+        RuntimeError: if there are states and no GPU; the text says what is missing.
+
+    Example:
+        >>> adjit.cuda.set_rng_state_all(adjit.cuda.get_rng_state_all())
+    """
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
 
 
 def is_current_stream_capturing() -> bool:

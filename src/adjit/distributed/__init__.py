@@ -83,6 +83,7 @@ _paths.place(
 )
 
 _paths.place("distributed.nn.functional", ("distributed.nn",))
+_paths.place("distributed.constants", ("distributed.group",))
 _paths.place("distributed.algorithms.join", ("distributed.algorithms",))
 _paths.place("distributed.algorithms._checkpoint", ("utils.checkpoint_wrapper",))
 _paths.place("distributed.algorithms._checkpoint.checkpoint_wrapper", ("utils.checkpoint_wrapper",))

@@ -35,6 +35,9 @@ class ReduceOp(enum.IntEnum):
         return f"RedOpType.{self.name}"
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name for the class of its members
+
+
 class Work:
     """A collective that is under way: what one with `async_op=True` returns.
 

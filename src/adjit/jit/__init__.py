@@ -256,6 +256,9 @@ def script_if_tracing(fn: T) -> T:
     return fn
 
 
+_script_if_tracing = script_if_tracing  # its name in older programs, and in torchvision
+
+
 def Attribute(value: T, type: Any) -> T:
     """Return the value, whose type PyTorch's compiler is told.
 

@@ -2,3 +2,14 @@
 
 from typing import *  # noqa: F403
 from typing import __all__ as __all__
+from typing import Any
+
+
+class BroadcastingListCls:
+    """What annotates an argument that is one number or a list of so many: it says nothing to Python."""
+
+    def __getitem__(self, types: Any) -> None:
+        return None
+
+
+BroadcastingList1 = BroadcastingList2 = BroadcastingList3 = BroadcastingListCls()

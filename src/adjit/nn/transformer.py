@@ -194,6 +194,9 @@ def activation_of(activation: Activation) -> Callable[[Tensor], Tensor]:
     return named
 
 
+_get_activation_fn = activation_of  # PyTorch's name
+
+
 class _Layer(Module):
     """What the layers of encoder and decoder share: blocks around which there are sums and norms."""
 
@@ -426,6 +429,9 @@ class TransformerDecoderLayer(_Layer):
 def clones(layer: Module, count: int) -> ModuleList:
     """So many copies of a layer, which begin with the same parameters."""
     return ModuleList([copy.deepcopy(layer) for _ in range(count)])
+
+
+_get_clones = clones  # PyTorch's name
 
 
 def later_hidden(count: int, device: Any = None, dtype: DType | None = None) -> Tensor:

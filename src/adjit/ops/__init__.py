@@ -1,5 +1,7 @@
 """The op table: every op is one place in one of these files."""
 
+import os
+
 from . import (
     activations,
     arithmetic,
@@ -74,3 +76,14 @@ METHODS_AND_FUNCTIONS = (
     "addmv_", "adjoint", "detach", "detach_", "fill_", "get_device", "index_put_", "is_complex",
     "is_floating_point", "is_inference", "is_same_size", "is_signed", "numel", "zero_",
 )  # fmt: skip
+
+
+def load_library(path: str) -> None:
+    """Refuse, as PyTorch does with files that it cannot load: libraries of PyTorch's ops are none of ours.
+
+    Programs that have them catch it, and go on without (torchvision does).
+
+    Raises:
+        OSError: always.
+    """
+    raise OSError(f"Could not load this library: {os.path.realpath(path)}")

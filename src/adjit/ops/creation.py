@@ -1069,3 +1069,16 @@ def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:
     if kind is Tensor:
         return dtypes.get_default_dtype(), None
     return dtypes.check(kind), None
+
+
+def _shape_as_tensor(self: Tensor) -> Tensor:
+    """The shape, as a tensor of whole numbers."""
+    record.check_tensor("_shape_as_tensor", "self", 1, self)
+    return tensor(list(self.shape), dtype=dtypes.int64)
+
+
+def _reshape_from_tensor(self: Tensor, shape: Tensor) -> Tensor:
+    """Reshape to the numbers of a tensor."""
+    record.check_tensor("_reshape_from_tensor", "self", 1, self)
+    record.check_tensor("_reshape_from_tensor", "shape", 2, shape)
+    return self.reshape(shape.tolist())

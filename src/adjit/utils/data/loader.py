@@ -31,6 +31,12 @@ _FIXED = (
 )
 
 
+class _DatasetKind:
+    """Whether a dataset is asked for examples by number, or gives them one after the other."""
+
+    Map, Iterable = 0, 1
+
+
 class DataLoader(Generic[T_co]):
     """Batches of a dataset, epoch after epoch.
 
@@ -187,6 +193,12 @@ class DataLoader(Generic[T_co]):
                 f"{name} attribute should not be set after {type(self).__name__} is initialized"
             )
         super().__setattr__(name, value)
+
+    @property
+    def _dataset_kind(self) -> int:
+        """What is asked of the dataset: one of `_DatasetKind`."""
+        is_stream = isinstance(self.dataset, IterableDataset)
+        return _DatasetKind.Iterable if is_stream else _DatasetKind.Map
 
     @property
     def _auto_collation(self) -> bool:
