@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 from collections import OrderedDict
 from typing import Any
@@ -1022,3 +1023,44 @@ def test_keys_that_do_not_match_are_shown(lib: Any) -> None:
     lib = pytest.importorskip("torch") if lib == "torch" else lib
     shown = repr(lib.nn.ReLU().load_state_dict({"a": lib.ones(1)}, strict=False))
     assert shown == "_IncompatibleKeys(missing_keys=[], unexpected_keys=['a'])"
+
+
+def test_functions_of_the_library_are_no_methods_of_modules() -> None:
+    """PyTorch's are built in, so that a class may have them as attributes; those in Python are left to us."""
+    torch = pytest.importorskip("torch")
+
+    def told(L: Any) -> Any:
+        class Net(L.nn.Module):
+            conv = L.conv2d
+            squash, join, weigh = L.softmax, L.cat, L.nn.functional.linear
+            relu, product, scale = L.relu, L.matmul, L.mul
+            in_place = L.relu_
+
+            @L.no_grad()
+            def forward(self, x: Any) -> Any:
+                y = self.conv(x, L.ones(1, 1, 1, 1, dtype=x.dtype)).flatten(1)
+                y = self.join([self.squash(y, -1), self.relu(y)], dim=1)
+                return self.in_place(self.scale(self.product(y, y.T), 2)), self.weigh(y, y)
+
+            @functools.wraps(L.tanh)
+            def tanh(self, x: Any) -> Any:
+                return type(self).__name__, x
+
+            @functools.wraps(L.softmax)
+            def softmax(self, x: Any) -> Any:
+                return type(self).__name__, x
+
+        class Changed(Net):
+            conv = L.conv_transpose2d
+            join = None
+
+        net, changed = Net(), Changed()
+        x = L.arange(8.0, dtype=L.float64).reshape(2, 1, 2, 2) - 3
+        one = L.ones(1, 1, 1, 1, dtype=L.float64)
+        return (
+            [(y * 1e9).round().tolist() for y in net(x)], net.tanh(1), net.softmax(2), Net.conv is L.conv2d,
+            changed.conv(x, one).tolist(), changed.join, Changed.squash is L.softmax,
+        )  # fmt: skip
+
+    for _ in range(10):  # as machine code too
+        assert told(T) == told(torch)

@@ -82,13 +82,25 @@ class Stream:
         pass
 
     def wait_stream(self, stream: Any) -> None:
-        """Do nothing: what was called before is in order."""
+        """Do nothing: what was called before is in order.
+
+        Example:
+            >>> adjit.cpu.Stream().wait_stream(adjit.cpu.current_stream())
+        """
 
     def record_event(self) -> None:
-        """Do nothing."""
+        """Do nothing.
+
+        Example:
+            >>> adjit.cpu.Stream().record_event()
+        """
 
     def wait_event(self, event: Any) -> None:
-        """Do nothing: what was called before is in order."""
+        """Do nothing: what was called before is in order.
+
+        Example:
+            >>> adjit.cpu.Stream().wait_event(adjit.cpu.Event())
+        """
 
 
 class Event:
@@ -102,17 +114,34 @@ class Event:
     """
 
     def query(self) -> bool:
-        """True: what was recorded before it is done for all who look."""
+        """True: what was recorded before it is done for all who look.
+
+        Example:
+            >>> adjit.cpu.Event().query()
+            True
+        """
         return True
 
     def record(self, stream: Any = None) -> None:
-        """Do nothing."""
+        """Do nothing.
+
+        Example:
+            >>> adjit.cpu.Event().record()
+        """
 
     def synchronize(self) -> None:
-        """Do nothing."""
+        """Do nothing.
+
+        Example:
+            >>> adjit.cpu.Event().synchronize()
+        """
 
     def wait(self, stream: Any = None) -> None:
-        """Do nothing."""
+        """Do nothing.
+
+        Example:
+            >>> adjit.cpu.Event().wait()
+        """
 
 
 _current = Stream()

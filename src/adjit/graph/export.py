@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, TypeVar, overload
 
 from ..schedule.jit import native
@@ -20,6 +21,7 @@ from .signature import Argument, Arguments, NamedArguments
 from .trace import Results
 from .wrong_types import check_operands, explaining, tell
 
+ROOT = __name__.partition(".")[0]
 Function = Callable[..., Any]  # of what users hand in: an op, or a function around ops
 
 namespace: dict[str, dict[str, object]]
@@ -290,3 +292,11 @@ def with_out(f: Function, name: str) -> Function:
         return made if out is None else inplace.write_out(name, out, made)
 
     return function
+
+
+def is_own_function(value: object) -> bool:
+    """Whether it is a function of this library: not a method, and not a user's around one."""
+    if not isinstance(value, FunctionType):
+        return isinstance(value, (native.NativeFunction, Operation))
+    homes = value.__globals__.get("__name__"), value.__module__
+    return "." not in value.__qualname__ and all(str(home).split(".")[0] == ROOT for home in homes)

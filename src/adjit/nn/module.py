@@ -15,6 +15,7 @@ from ..captured import compile
 from ..captured.reach import module_classes
 from ..devices import device as Device
 from ..dtypes import dtype as DType
+from ..graph.export import is_own_function
 from ..graph.node import RemovableHandle
 from ..ops import creation
 from ..tensor import Tensor
@@ -126,6 +127,9 @@ def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     return _register(_global_backward_hooks, hook)
 
 
+ROOT = __name__.partition(".")[0]
+
+
 class Module:
     """Base class of all neural network modules.
 
@@ -167,6 +171,14 @@ class Module:
     _state_dict_hooks: OrderedDict[int, tuple[Hook, bool]]
     _load_state_dict_pre_hooks: OrderedDict[int, tuple[Hook, bool]]
     _load_state_dict_post_hooks: Hooks
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Have attributes such as `conv = adjit.conv2d` stay functions, as PyTorch's, built in, do."""
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] != ROOT:
+            for name, value in list(vars(cls).items()):
+                if is_own_function(value):
+                    setattr(cls, name, staticmethod(value))  # type: ignore[arg-type]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
