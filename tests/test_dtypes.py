@@ -62,6 +62,7 @@ def test_names_stand_for_one_dtype(column):
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_rows_are_pytorchs():
     torch = pytest.importorskip("torch")
     for kind in dtypes.ALL:
@@ -342,3 +343,28 @@ def test_no_other_file_lists_dtypes(module):
 )  # fmt: skip
 def test_lists_of_dtypes_are_found(text):
     assert max(len(dtypes_named(node)) for node in ast.walk(ast.parse(text))) == 3
+
+
+def test_complex_dtypes_are_known_as_pytorchs():
+    torch = pytest.importorskip("torch")
+    names = "complex32", "chalf", "complex64", "cfloat", "complex128", "cdouble"
+
+    def told(library):
+        kinds = [getattr(library, name) for name in names]
+        others = [
+            library.float16,
+            library.bfloat16,
+            library.float32,
+            library.float64,
+            library.int64,
+            library.bool,
+        ]
+        found = [
+            [str(kind), str(kind.to_real()), str(library.finfo(kind)), library.finfo(kind).bits,
+             library._utils._element_size(kind)] for kind in kinds
+        ]  # fmt: skip
+        pairs = [str(library.promote_types(a, b)) for a in kinds for b in kinds + others]
+        casts = [library.can_cast(a, b) for a in kinds for b in others]
+        return str(found).replace("adjit", "torch"), str(pairs).replace("adjit", "torch"), casts
+
+    assert told(adjit) == told(torch)

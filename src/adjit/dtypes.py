@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 __all__ = [
-    "bfloat16", "bool", "complex64", "complex128", "double", "dtype", "finfo", "float", "float8_e4m3fn",
+    "bfloat16", "bool", "cdouble", "cfloat", "chalf", "complex32", "complex64", "complex128", "double",
+    "dtype", "finfo", "float", "float8_e4m3fn",
     "float8_e5m2", "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "int", "int8",
     "int16", "int32", "int64", "long", "promote_types", "set_default_dtype", "short", "uint8", "uint16",
     "uint32", "uint64",
@@ -85,9 +86,11 @@ TABLE = (
              "float32", "float64", 24, 1e-34,  "Float",         "float",    "float",                "F32",  2),
     DtypeRow("float64",    "f", 7, 8,  "float64",    ctypes.c_double, "float64", "float64", "int64",
              "float64", "float64", 53, 1e-300, "Double",        "double",   "double",               "F64",  2),
-    DtypeRow("complex64",  "c", 8, 8,  "complex64",  None,            "",        "",        "",
+    DtypeRow("complex32",  "c", 8, 4,  "uint32",     None,            "",        "",        "",
+             "",        "",        11, 0.0,    "ComplexHalf",   "",         "c10::complex<c10::Half>", "",  5),
+    DtypeRow("complex64",  "c", 9, 8,  "complex64",  None,            "",        "",        "",
              "",        "",        24, 0.0,    "ComplexFloat",  "",         "c10::complex<float>",  "C64",  5),
-    DtypeRow("complex128", "c", 9, 16, "complex128", None,            "",        "",        "",
+    DtypeRow("complex128", "c", 10, 16, "complex128", None,            "",        "",        "",
              "",        "",        53, 0.0,    "ComplexDouble", "",         "c10::complex<double>", "",     5),
 )
 # fmt: on
@@ -141,16 +144,16 @@ class dtype:
                 ...
             NotImplementedError: adjit.complex64 is not supported yet; use adjit.float32 ...
         """
-        raise unsupported(complex64 if self is float32 else complex128)
+        raise unsupported({float16: complex32, float32: complex64}.get(self, complex128))
 
     def to_real(self) -> dtype:
-        """The dtype of the real part: this one.
+        """The dtype of the real part: this one, but for the complex ones.
 
         Example:
             >>> adjit.float32.to_real()
             adjit.float32
         """
-        return self
+        return _real_parts.get(self, self)
 
 
 bool = dtype("bool")
@@ -168,8 +171,9 @@ float16 = half = dtype("float16")
 bfloat16 = dtype("bfloat16")
 float32 = float = dtype("float32")
 float64 = double = dtype("float64")
-complex64 = dtype("complex64")
-complex128 = dtype("complex128")
+complex32 = chalf = dtype("complex32")
+complex64 = cfloat = dtype("complex64")
+complex128 = cdouble = dtype("complex128")
 
 ALL: tuple[dtype, ...] = tuple([globals()[row.name] for row in TABLE])
 SUPPORTED = tuple([d for d in ALL if d.stored])  # of which there are tensors
@@ -178,11 +182,15 @@ _of_numpy = {d.numpy: d for d in SUPPORTED if d.numpy.name == d.name}
 _of_python: dict[Any, dtype] = {
     _python_float: float64, _python_int: int64, _python_bool: bool, complex: complex128,
 }  # fmt: skip
+_real_parts = {complex32: float16, complex64: float32, complex128: float64}
 # Pairs of which neither holds what the other does
 _neither = {
     frozenset((uint8, int8)): int16,
     frozenset((float16, bfloat16)): float32,
     frozenset((float64, complex64)): complex128,
+    frozenset((float64, complex32)): complex128,
+    frozenset((float32, complex32)): complex64,
+    frozenset((bfloat16, complex32)): complex64,
 }
 # PyTorch knows no common dtype for these and others of their kind.
 _float8 = frozenset((float8_e4m3fn, float8_e5m2))
@@ -434,6 +442,7 @@ class finfo(_Limits):
 
     def __init__(self, kind: dtype | None = None) -> None:
         kind = _of_python.get(kind, kind) or _default
+        kind = _real_parts.get(kind, kind)
         if not kind.is_floating_point:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
