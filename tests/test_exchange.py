@@ -227,7 +227,9 @@ def test_capsules_that_cannot_be_taken():
         with pytest.raises(kind, match=text):
             T.from_dlpack(producer)
         assert producer.ended == 0  # it is the capsule's to end
-    producer = Producer(t, flags=READ_ONLY, device=(3, 0))  # page-locked; it has what ends the memory
+    producer = Producer(
+        t, flags=READ_ONLY, device=(3, 0)
+    )  # page-locked; it has what ends the memory
     read_only = T.from_dlpack(producer)
     read_only += 1
     assert (read_only.sum().item(), t.sum().item()) == (8, 4)

@@ -1,8 +1,8 @@
 """`torch.jit.annotations`, where programs import `List` and other names of `typing` from."""
 
 from typing import *  # noqa: F403
-from typing import __all__ as __all__
 from typing import Any
+from typing import __all__ as __all__
 
 
 class BroadcastingListCls:

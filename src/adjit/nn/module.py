@@ -178,7 +178,7 @@ class Module:
         if cls.__module__.partition(".")[0] != ROOT:
             for name, value in list(vars(cls).items()):
                 if is_own_function(value):
-                    setattr(cls, name, staticmethod(value))  # type: ignore[arg-type]
+                    setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init:
