@@ -363,3 +363,30 @@ def test_backward_computes_with_what_the_call_has_read_or_written(
 
     in_both_ways(program)
     assert replays[0] > 3
+
+
+def test_backward_of_one_result_computes_with_what_the_call_has_read(replays: list[int]) -> None:
+    """The graph of the other result has saved the terms, and a write is an error for it alone."""
+
+    def program(wrap: Any) -> Iterator[Any]:
+        b = numbers(5, seed=1)
+        kept = b.numpy()
+
+        @wrap
+        def step(x: Any) -> Any:
+            y = x.exp()
+            return y * b, T.exp(T.sin(y + b) * 0.1)
+
+        for k in range(CALLS):
+            x = numbers(5, seed=k).requires_grad_()
+            results = step(x)
+            if k % 2:
+                b.mul_(0.5)
+            yield seen(kept), seen(T.autograd.grad(results[1].sum(), x, retain_graph=True)[0])
+            try:
+                yield seen(T.autograd.grad(results[0].sum(), x)[0])
+            except RuntimeError as error:
+                yield "modified by an inplace operation" in str(error)
+
+    in_both_ways(program)
+    assert replays[0] > 3

@@ -161,7 +161,7 @@ class TracedBackward:
             places[id(t._version_counter)] = GradientPlace(GradientTarget(k, None), 0, 0)
         # And the results, as bits, whose graphs saved it.
         self.checked: dict[GradientPlace, int] = {}
-        self.saved: set[int] = set()  # values that may not be written until backward, by id
+        saved: dict[int, int] = {}  # the same of values, by id
         self.frees = False
         counters: dict[GradientPlace, Any] = {}
         for k, graph in enumerate(graphs):
@@ -172,9 +172,12 @@ class TracedBackward:
                     counter = kept if is_storage else kept._version_counter
                     place = places.get(id(counter))
                     if place is not None:
-                        self.saved.add(id((kept if is_storage else kept._storage).value))
+                        value = id((kept if is_storage else kept._storage).value)
+                        saved[value] = saved.get(value, 0) | 1 << k
                         self.checked[place] = self.checked.get(place, 0) | 1 << k
                         counters[place] = counter
+        # Values that nobody may write until backward, whichever results it begins at.
+        self.saved = {value for value, roots in saved.items() if roots + 1 == 1 << len(graphs)}
         # The same for the captured call itself: what may not be written, and whose that is.
         self.kept_storages = [
             (counter, place.target and place.target.find(arguments))

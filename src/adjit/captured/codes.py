@@ -44,9 +44,8 @@ _NOT_LOOKED_INTO = (
     "adjit.nn.functional", "adjit.nn.init", "adjit.nn.parameter", "adjit.nn.reduction", "adjit.utils._pytree",
 )  # fmt: skip
 
-registries: dict[
-    str, dict[Any, Any]
-] = {}  # by module: what users have registered with code not looked into
+# By module: what users have registered with code that is not looked into.
+registries: dict[str, dict[Any, Any]] = {}
 
 
 class Facts(NamedTuple):
@@ -126,9 +125,10 @@ def _called_attributes(instructions: Sequence[dis.Instruction]) -> set[int]:
         if operation != "LOAD_ATTR":
             has_null = operation == "LOAD_GLOBAL" and bool(instruction.arg and instruction.arg & 1)
             is_callee = has_null or "PUSH_NULL" in (operation, before)
-        elif (
-            following == "PUSH_NULL" if _NULLS_ARE_LAST else is_callee and following != "LOAD_ATTR"
-        ):
+        elif _NULLS_ARE_LAST:
+            if following == "PUSH_NULL":
+                found.add(k)
+        elif is_callee and following != "LOAD_ATTR":
             found.add(k)
         before = operation
     return found

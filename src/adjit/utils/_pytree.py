@@ -190,7 +190,7 @@ def _kind_of(tree: Any) -> Any:
     cls = type(tree)
     if cls in _KINDS:
         return cls
-    return namedtuple if is_namedtuple_class(cls) else None
+    return namedtuple if isinstance(tree, tuple) and is_namedtuple_class(cls) else None
 
 
 def is_namedtuple_class(cls: type) -> bool:
