@@ -545,12 +545,12 @@ def exists(info: Any) -> bool:
 
 
 def _has(room: Any, path: str) -> bool:
-    """Whether a name is there, and not as a name only."""
+    """Whether a name is there, and not as a name only, nor that of a dtype."""
     try:
         found = operator.attrgetter(path)(room)
     except AttributeError:
         return False
-    return "is there by name only" not in str(found.__doc__)
+    return type(found) is not adjit.dtype and "is there by name only" not in str(found.__doc__)
 
 
 def missing_aliases(info: Any) -> list[str]:
