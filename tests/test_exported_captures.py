@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import adjit as T
+from adjit.captured import replay
 from adjit.captured.replay import Replay
+from adjit.schedule.jit import native
 
 CALLS = 9
 
@@ -27,6 +29,20 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Replay, "run", counted)
     return count
+
+
+@pytest.fixture(params=["machine code", "Python"])
+def look_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What backward keeps is looked up by machine code, which is there, or by its fallback."""
+    if request.param == "Python":
+        monkeypatch.setattr(replay, "look_up", replay._look_up)
+    elif not native.is_supported:
+        pytest.skip("another interpreter")
+    else:
+        path = next(
+            one for one in native.families if (one.module, one.name) == ("replay", "look_up")
+        )
+        assert path.load(compiling=True)
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -302,6 +318,7 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.usefixtures("look_up")
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("count", [4, 3000])
 @pytest.mark.parametrize("looks", [False, True])
@@ -335,6 +352,7 @@ def test_backward_computes_with_what_the_call_has_read(
     assert replays[0] > 3
 
 
+@pytest.mark.usefixtures("look_up")
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_backward_computes_with_what_the_call_has_read_or_written(
     order: str, replays: list[int]
@@ -365,6 +383,7 @@ def test_backward_computes_with_what_the_call_has_read_or_written(
     assert replays[0] > 3
 
 
+@pytest.mark.usefixtures("look_up")
 def test_backward_of_one_result_computes_with_what_the_call_has_read(replays: list[int]) -> None:
     """The graph of the other result has saved the terms, and a write is an error for it alone."""
 

@@ -837,3 +837,12 @@ def test_a_language_model_goes_on_from_detached_states(name):
     assert results[0][0] == pytest.approx(results[1][0], rel=1e-11)
     for one, other in zip(results[0][1], results[1][1], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+
+
+def test_a_tensor_that_hides_a_parameter_is_what_is_read():
+    """As attributes are looked up: programs put dropped or averaged weights into a layer's own dict."""
+    layer, x = nn.RNN(3, 2), adjit.ones(4, 3)
+    expected = nn.RNN(3, 2)
+    expected.load_state_dict({**layer.state_dict(), "weight_hh_l0": adjit.zeros(2, 2)})
+    vars(layer)["weight_hh_l0"] = adjit.zeros(2, 2)
+    assert layer(x)[0].tolist() == expected(x)[0].tolist()

@@ -222,7 +222,10 @@ class Run:
                 self._on_new()  # who knows what it reads
 
     def _kind_of_caller(self, frame: FrameType) -> str:
-        """Whose code has called a function of Python's own library."""
+        """Whose code has called a function of Python's own library.
+
+        Called by a part of this library that is looked into, it is ours: what that calls is known.
+        """
         caller: FrameType | None = frame.f_back
         while caller is not None and is_of_python(caller):
             caller = caller.f_back

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, TypeVar, overload
 
+from ..absent import ROOT
 from ..schedule.jit import native
 from . import calls, inplace
 from .elementwise import Choice, Elementwise
@@ -21,7 +22,6 @@ from .signature import Argument, Arguments, NamedArguments
 from .trace import Results
 from .wrong_types import check_operands, explaining, tell
 
-ROOT = __name__.partition(".")[0]
 Function = Callable[..., Any]  # of what users hand in: an op, or a function around ops
 
 namespace: dict[str, dict[str, object]]

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Self
 
 from .. import printing
+from ..absent import ROOT
 from ..autograd.modes import no_grad
 from ..captured import compile
 from ..captured.reach import module_classes
@@ -125,9 +126,6 @@ def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     if any(isinstance(known, _OfTheOutput) for known in _global_backward_hooks.values()):
         raise RuntimeError(_TWO_KINDS_FOR_ALL)
     return _register(_global_backward_hooks, hook)
-
-
-ROOT = __name__.partition(".")[0]
 
 
 class Module:
@@ -1575,9 +1573,9 @@ def _bad_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 def entry(module: Module, name: str) -> Any:
-    """An attribute whose name only the module has: a parameter from where compiled functions look for it."""
+    """`getattr(module, name)` by a name that no code has: parameters from where compiled functions look."""
     own = module._parameters
-    return own[name] if name in own else getattr(module, name)
+    return own[name] if name in own and name not in vars(module) else getattr(module, name)
 
 
 module_classes.append(Module)
