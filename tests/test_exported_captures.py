@@ -353,18 +353,20 @@ def test_backward_computes_with_what_the_call_has_read(
 
 
 @pytest.mark.usefixtures("look_up")
-@pytest.mark.parametrize("order", ["before", "after"])
+@pytest.mark.parametrize("order", ["before", "after", "a product before"])
 def test_backward_computes_with_what_the_call_has_read_or_written(
     order: str, replays: list[int]
 ) -> None:
     def program(wrap: Any) -> Iterator[Any]:
-        b = numbers(5, seed=1)
+        b, matrix = numbers(5, seed=1), numbers(5, 5, seed=2)
         kept = b.numpy()
 
         @wrap
         def step(x: Any) -> Any:
             if order == "before":
                 b.add_(1.0)
+            if order == "a product before":  # which backward does not compute again
+                b.copy_(matrix @ b)
             y = T.exp(T.sin(x + b) * 0.1)
             if order == "after":
                 b.add_(1.0)
@@ -384,15 +386,20 @@ def test_backward_computes_with_what_the_call_has_read_or_written(
 
 
 @pytest.mark.usefixtures("look_up")
-def test_backward_of_one_result_computes_with_what_the_call_has_read(replays: list[int]) -> None:
+@pytest.mark.parametrize("is_written", [False, True])
+def test_backward_of_one_result_computes_with_what_the_call_has_read(
+    is_written: bool, replays: list[int]
+) -> None:
     """The graph of the other result has saved the terms, and a write is an error for it alone."""
 
     def program(wrap: Any) -> Iterator[Any]:
-        b = numbers(5, seed=1)
+        b, matrix = numbers(5, seed=1), numbers(5, 5, seed=2)
         kept = b.numpy()
 
         @wrap
         def step(x: Any) -> Any:
+            if is_written:  # by what backward does not compute again
+                b.copy_(matrix @ b)
             y = x.exp()
             return y * b, T.exp(T.sin(y + b) * 0.1)
 
