@@ -7,12 +7,13 @@ import importlib
 
 import numpy as np
 import pytest
-from adjit.kernels.ops import matrix_vector
+from adjit.kernels.ops import gemm_tile, matmul, matrix_vector
 from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit.ops.matmul import plan_product
 from adjit.schedule.jit import cache
 
 rng = np.random.default_rng(0)
@@ -107,6 +108,45 @@ def test_panels_of_a_large_product(shape):
     agree(lambda T, x, y: x @ y, x, y)
     bias = sample(columns, dtype=np.float32)
     agree(lambda T, b, x, y: T.addmm(b, x, y, beta=2, alpha=3), bias, x, y)
+
+
+LAYOUTS = {
+    "rows": lambda x: x.clone(),
+    "columns": lambda x: x.t().contiguous().t(),
+    "steps": lambda x: adjit.stack([x, x], 2)[:, :, 0],
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([2, 5, 6, 7, 12, 33, 71, 72, 73, 80]),
+    st.sampled_from([1, 15, 16, 17, 64, 130, 255, 256, 257, 300]),
+    st.sampled_from([2, 16, 63, 64, 65, 130, 257, 300, 513, 1025]),
+    st.sampled_from(FLOATS),
+    st.sampled_from([*LAYOUTS]),
+    st.sampled_from([*LAYOUTS]),
+)
+def test_large_products_of_all_layouts_have_the_same_bits(rows, depth, columns, dtype, left, right):
+    rng = np.random.default_rng(rows * depth * columns)
+    x, y = rng.standard_normal((rows, depth)), rng.standard_normal((depth, columns))
+    x, y = x.astype(dtype), y.astype(dtype)
+    usual = (adjit.tensor(x) @ adjit.tensor(y)).numpy()
+    made = LAYOUTS[left](adjit.tensor(x)) @ LAYOUTS[right](adjit.tensor(y))
+    np.testing.assert_array_equal(made.numpy(), usual)
+    exact = x.astype(np.longdouble) @ y.astype(np.longdouble)
+    room = np.abs(x) @ np.abs(y) * np.finfo(dtype).eps * 24
+    assert (np.abs(usual - exact) <= room).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_packed_blocks_have_room_for_whole_panels(dtype):
+    kind = adjit.tensor(np.zeros(1, dtype)).dtype
+    panel = gemm_tile.WIDTH * gemm_tile.lanes_of(kind.itemsize)
+    for columns in range(1, 3 * gemm_tile.BLOCK_BYTES // kind.itemsize):
+        words = plan_product(kind, (99, 300), (300, 1), (300, columns), (1, 300), None, ()).words
+        block = words[matmul.BLOCK]
+        assert block % panel == 0
+        assert block * kind.itemsize <= gemm_tile.BLOCK_BYTES
 
 
 def test_bits_do_not_depend_on_threads():

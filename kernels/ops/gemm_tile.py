@@ -53,6 +53,10 @@ SUM_DEPTH = 256  # products in a row before their sum is added to its element
 # AVX-512. Few rows, as each takes a pointer too: with 12 x 2, a convolution on Zen 5 came to 0.78 of
 # the peak, with 8 x 3 to 0.88 and with 6 x 4 to 0.90; on Zen 4 all were within 2 % of each other.
 HEIGHT, WIDTH = (6, 4) if has("avx512f") else (8, 3) if CHOSEN.architecture == "aarch64" else (6, 2)
+# Numbers of A in a step of a strip of HEIGHT lines. Where a vector holds more, as many as divide it, so that
+# lines are turned and copied by whole vectors: 1024 x 1024 with a transposed left operand came to 100 GFLOP/s
+# on a Skylake and comes to 115, with what asks for its lines ahead (MKL 119).
+STRIP = 8 if has("avx512f") else HEIGHT
 # Vectors of a product that has one row: a sum waits four cycles for the one before, and few of them would leave
 # the units for multiplications idle.
 ROW_WIDTH = WIDTH if has("avx512f") else 8
@@ -61,7 +65,12 @@ HEIGHTS = (1, *range(2, HEIGHT + 1, 2))
 # Whether a panel of B stays in a first cache of 32 KB while strips of A run through it, and B may come from a
 # cache further away. With AVX-512 it fills that, and a strip stays there instead: packed B lies in the second.
 PANEL_STAYS = SUM_DEPTH * WIDTH * VECTOR_BYTES <= 1 << 14
-BLOCK_BYTES = 4096 if PANEL_STAYS else 2048  # of each row of B, packed at a time
+# Panels packed at a time; memory is borrowed for whole ones.
+BLOCK_PANELS = -(-(4096 if PANEL_STAYS else 2048) // (WIDTH * VECTOR_BYTES))
+BLOCK_BYTES = BLOCK_PANELS * WIDTH * VECTOR_BYTES  # of each row of B
+# Rows of such a panel are asked for so many steps before they are read: a tile of packed operands came to 126
+# GFLOP/s on a Skylake, and comes to 138 of 142 or so.
+ROWS_AHEAD = 8
 
 
 def lanes_of(size: int) -> int:
@@ -439,6 +448,10 @@ def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
     phis = [builder.phi(start.type) for start in starts]
     left, a_now, b_now = (f.number(phi) for phi in phis[:3])
     line = [f.load(b_now + VECTOR_BYTES * v) for v in range(width)]
+    if height > 2 and not PANEL_STAYS:
+        ahead = b_now + b_step * (ROWS_AHEAD * size)
+        for v in range(width):
+            f.prefetch(ahead + VECTOR_BYTES * v, writes=False)
     sums = []
     for i in range(height):
         factor = f.broadcast(f.load_one(a_now + factors[i] * size))
@@ -527,60 +540,61 @@ def emit_pack_strips(code: TileCode) -> Any:
     """`pack_strips`: squares are transposed in registers, dense lines copied, the rest is gathered.
 
     A step follows the one before at once, so that a strip takes no more of a cache than it has numbers:
-    what a vector writes too much is written over by the next one. Dense lines are read across all strips.
+    what a vector writes too much is written over by the next one. A vector holds one step or several whole
+    ones, or else a step takes a few. Dense lines are read across all strips.
     """
     f = code.function("pack_strips", 6)
     x, line, along, lines, depth, out = f.args
-    starts = range(0, HEIGHT, f.lanes)  # of the vectors of a step
+    holds_steps = f.lanes % STRIP == 0
+    part = f.narrow(STRIP) if holds_steps else f
+    starts = range(0, STRIP, part.lanes)  # of the vectors of a step
 
     def place(first: TileNumber, k: TileNumber) -> TileNumber:
-        return out + first // HEIGHT * strip_bytes(f.size) + k * (HEIGHT * f.size)
+        return out + first // HEIGHT * strip_bytes(f.size) + k * (STRIP * f.size)
 
     with f.either(along.equals(1)) as (squares, others):
         with squares, f.loop(lines, HEIGHT) as first:
             count, here = lines - first, x + first * line * f.size
             rows = [
                 here + f.smaller(count - 1, min(i, HEIGHT - 1)) * line * f.size
-                for i in range(len(starts) * f.lanes)
+                for i in range(STRIP if holds_steps else len(starts) * f.lanes)
             ]
             with f.loop(depth, f.lanes) as k:
-                mask = f.first(depth - k)
-                turned = [
-                    transposed(
-                        f, [f.load_some(row + k * f.size, mask) for row in rows[i:][: f.lanes]]
-                    )
-                    for i in starts
-                ]
-                for j in range(f.lanes):
-                    for i, vectors in zip(starts, turned, strict=True):
-                        f.store(vectors[j], place(first, k + j) + i * f.size)
+                mask, to = f.first(depth - k), place(first, k)
+                vectors = [f.load_some(row + k * f.size, mask) for row in rows]
+                turned = [transposed(f, vectors[i:][: f.lanes]) for i in starts]
+                on = VECTOR_BYTES if holds_steps else STRIP * f.size
+                for j, parts in enumerate(zip(*turned, strict=True)):
+                    for i, vector in zip(starts, parts, strict=True):
+                        f.store(vector, to + j * on + i * f.size)
         with others, f.either(line.equals(1)) as (copied, gathered):
             with copied:
-                beyond = len(starts) * f.lanes - HEIGHT  # lines that are read for nothing
+                beyond = len(starts) * part.lanes - HEIGHT  # lines that are read for nothing
                 whole = f.larger(lines - beyond, 0) // HEIGHT * HEIGHT
                 with f.when(whole > 0), f.loop(depth) as k, f.loop(whole, HEIGHT) as first:
                     here = x + (first + k * along) * f.size
+                    f.prefetch(here + along * (ROWS_AHEAD * f.size), writes=False)
                     for i in starts:
-                        f.store(f.load(here + i * f.size), place(first, k) + i * f.size)
+                        part.store(part.load(here + i * f.size), place(first, k) + i * f.size)
                 with f.loop(lines, HEIGHT, whole) as first:
-                    masks = [f.first(lines - first - i) for i in starts]
+                    masks = [part.first(lines - first - i) for i in starts]
                     with f.loop(depth) as k:
                         here = x + (first + k * along) * f.size
                         for i, mask in zip(starts, masks, strict=True):
-                            some = f.load_some(here + i * f.size, mask)
-                            f.store(some, place(first, k) + i * f.size)
+                            some = part.load_some(here + i * f.size, mask)
+                            part.store(some, place(first, k) + i * f.size)
             with gathered, f.loop(lines, HEIGHT) as first, f.loop(depth) as k:
                 for i in starts:
                     source = x + ((first + i) * line + k * along) * f.size
-                    some = f.gather(source, line, f.first(lines - first - i))
-                    f.store(some, place(first, k) + i * f.size)
+                    some = part.gather(source, line, part.first(lines - first - i))
+                    part.store(some, place(first, k) + i * f.size)
     f.builder.ret_void()
     return f.defined
 
 
 def strip_bytes(size: int) -> int:
     """From one strip of HEIGHT lines to the next: whole lines of a cache, not a power of two."""
-    return -(-(SUM_DEPTH + lanes_of(size)) * HEIGHT * size // 64) * 64 + 64
+    return -(-(SUM_DEPTH + lanes_of(size)) * STRIP * size // 64) * 64 + 64
 
 
 def rows_of(
@@ -612,14 +626,19 @@ def emit_transpose(
 
 
 def transposed(f: TileCode, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """The columns of as many vectors as each has lanes."""
-    rows, half = list(rows), f.lanes // 2
+    """The columns of rows one after the other, in as many vectors as there are rows: at most one for each lane,
+    and a power of two."""
+    rows, count = list(rows), len(rows)
+    each, half = f.lanes // count, count // 2  # columns in a vector of the result
+    in_order = [j % count * each + j // count for j in range(f.lanes)]
     while half:  # swap the off-diagonal quarters of ever smaller squares
-        keep = [j if j & half == 0 else j - half + f.lanes for j in range(f.lanes)]
-        swap = [j + half if j & half == 0 else j + f.lanes for j in range(f.lanes)]
-        for i in range(f.lanes):
+        bit = half * each
+        order = range(f.lanes) if half > 1 else in_order
+        keep = [j if j & bit == 0 else j - bit + f.lanes for j in order]
+        swap = [j + bit if j & bit == 0 else j + f.lanes for j in order]
+        for i in range(count):
             if i & half == 0:
                 a, b = rows[i], rows[i + half]
-                rows[i], rows[i + half] = (f.shuffle(a, b, order) for order in (keep, swap))
+                rows[i], rows[i + half] = (f.shuffle(a, b, lanes) for lanes in (keep, swap))
         half //= 2
     return rows

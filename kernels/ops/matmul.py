@@ -54,6 +54,7 @@ from .gemm_tile import (
     HEIGHT,
     I64,
     PANEL_STAYS,
+    STRIP,
     SUM_DEPTH,
     WIDTH,
     TileCode,
@@ -106,8 +107,10 @@ FULL = EXACT  # precisions of float32: this, or TF32 and BF16 of a GPU's tensor 
 UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes tiles of HEIGHT
 # Bytes between the lines of an operand that may be read where it lies, and rows that may read any. With
 # AVX2 a panel has one line of a cache of each, and lines 1024 apart share four sets: 256 x 256 came to 80
-# GFLOP/s on Zen 3, packed to 95; 12 x 1024 by 1024 x 200 comes to 77 in place and to 52 packed.
-IN_PLACE, READS = (2048, HEIGHT) if MASKS_STORES else (960, 4 * HEIGHT)
+# GFLOP/s on Zen 3, packed to 95; 12 x 1024 by 1024 x 200 comes to 77 in place and to 52 packed. With AVX-512
+# lines 2048 apart are too many pages: 512 x 512 came to 92 GFLOP/s on a Skylake, packed to 120.
+IN_PLACE, READS = (1024, HEIGHT) if MASKS_STORES else (960, 4 * HEIGHT)
+FAR_APART = 256  # bytes between steps of dense columns, whose lines a strip reads a few numbers of
 FEW_ROWS = 6  # dense ones that a strip may read at any distance, unless they lie SHARED_BYTES apart
 CACHE_LINE = 64  # bytes
 # Few rows are done before B has come, and B comes fastest along its lines: SWEEP of them are read side by side,
@@ -116,7 +119,8 @@ CACHE_LINE = 64  # bytes
 # and 82 (transposed 49 and 61, MKL 99 and 39), 16 x 512 by 512 x 2048 94 and 117 (95 and 121, MKL 122 and 88),
 # 64 x 512 by 512 x 512 162 and 181 (139 and 186, MKL 170 to 196 and 148 to 159); of 96 rows only turning gains.
 FEW_SWEPT, FEW_TURNED, SWEEP, TURNED = 64, 128, 64, 48
-LONG_BYTES = 2048  # between lines, which are read where they lie if they are shorter
+# Between lines, which are read where they lie if they are shorter.
+LONG_BYTES = 1024 if MASKS_STORES else 2048
 FAR_BYTES = 1 << 21  # of B that no second cache holds: turning pays although vectors are half empty
 # Between lines that share a set or two of a first cache beside a panel: on Zen 4 a tile of 256 steps, of 1536
 # cycles at best, took 2731 from lines 2048 apart and takes 1580 from a packed strip.
@@ -289,6 +293,9 @@ def emit_product(
                 f.all(left_column.differs(1), left_row.differs(1)),
                 f.larger(left_row, left_column) > IN_PLACE // size,
             )
+            if not PANEL_STAYS:
+                is_far = f.all(left_row.equals(1), left_column > FAR_APART // size)
+                is_packed = f.any(is_packed, f.all(is_far, across > f.panel))
             if HEIGHT <= FEW_ROWS:
                 is_packed = f.all(is_packed, left_column.differs(1))
             high, wide = f.number(HEIGHT), reach
@@ -309,7 +316,7 @@ def emit_product(
             first_part = f.choose(in_place.equals(0), 1, 0)
             parts = f.choose(in_place.equals(across), 1, 2)
             a_row = f.choose(is_packed, 1, left_row)
-            a_step = f.choose(is_packed, HEIGHT, left_column)
+            a_step = f.choose(is_packed, STRIP, left_column)
             with f.loop(depth, SUM_DEPTH) as k:
                 steps = f.smaller(depth - k, SUM_DEPTH)
                 b_here = b + (k * right_row + j * right_column) * size
