@@ -41,6 +41,8 @@ from .gemm_tile import (
     HEIGHT,
     HEIGHTS,
     I64,
+    PANEL_STAYS,
+    ROWS_AHEAD,
     WIDTH,
     TileCode,
     TileNumber,
@@ -206,6 +208,9 @@ def emit_rows(f: TileCode, height: int, width: int) -> Any:
     inner = TileLoop(f, [begin.ir, b_outer.ir, (lines[-1] + end).ir, *outer.values[2:]])
     here, b_now, ahead = (f.number(value) for value in inner.values[:3])
     f.prefetch(ahead, writes=False)
+    if width > WIDTH // 2 and not PANEL_STAYS:
+        for v in range(width):
+            f.prefetch(b_now + (ROWS_AHEAD * f.panel * size + v * VECTOR_BYTES), writes=False)
     line = [f.load(b_now + v * VECTOR_BYTES) for v in range(width)]
     along = f.opaque(here) if width == 1 else here  # with more, sums would be what is spilled
     sums = []

@@ -45,6 +45,12 @@ class Geometry:
         self.image, self.out, self.kernel = image, out, kernel
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
 
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether a result is a product of the matrix of all pixels and the weight."""
+        ones = (1,) * len(self.kernel)
+        return self.groups == 1 and self.kernel == self.stride == ones and self.image == self.out
+
     def lifted(self) -> Geometry:
         """The same with three axes."""
         more = 3 - len(self.kernel)
