@@ -26,6 +26,7 @@ from adjit.nn import functional as F
 from adjit.schedule import plan_cache, settle
 from adjit.schedule.codegen import fused, loops
 from adjit.schedule.fusion import row_groups
+from adjit.schedule.planning.recipe import GRAIN
 
 
 @pytest.fixture
@@ -456,9 +457,7 @@ def test_blocks_of_mobilenet_v3_beside_pytorch(size: int, last: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    "width", [2, 3, loops.SHORT, loops.SHORT + 1, loops.SHORT_OF_PLAIN, loops.SHORT_OF_PLAIN + 1]
-)
+@pytest.mark.parametrize("width", [2, 3, loops.SHORT, loops.SHORT + 1, 16, 17])
 def test_rows_of_few_elements(width: int, dtype: str) -> None:
     """Many of them are one vector: differences of all pairs, weighted, in one kernel and in several."""
     n = 37
@@ -472,7 +471,7 @@ def test_rows_of_few_elements(width: int, dtype: str) -> None:
     def program() -> Any:
         return (x[None] - y[:, None]) * mass[None, :, None] * 0.5 + slow[..., ::2]
 
-    assert (f"for i in range({width})" in program().kernels()) == (width <= loops.SHORT_OF_PLAIN)
+    assert (f"for i in range({width})" in program().kernels()) == (width <= loops.SHORT)
     for _ in range(3):
         np.testing.assert_array_equal(array(program()), wanted)
         plan_cache.wait()
@@ -481,6 +480,40 @@ def test_rows_of_few_elements(width: int, dtype: str) -> None:
     powers = (x[None] - y[:, None]).exp()
     assert (f"for i in range({width})" in powers.kernels()) == (width <= loops.SHORT)
     np.testing.assert_array_equal(array(powers), array((x[None] - y[:, None]).clone().exp()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 5, 9, 17, 40]), min_size=3, max_size=5),
+    st.sampled_from(["float32", "float64", "int16"]),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_runs_of_rows_wherever_threads_cut_them(
+    sizes: list[int], dtype: str, threads: int, data: st.DataObject
+) -> None:
+    """Operands that are turned, stepped and repeated along axes of their own, enough to be shared out."""
+
+    def drawn() -> tuple[Any, np.ndarray]:
+        order = data.draw(st.permutations(range(len(sizes))))
+        repeated = data.draw(st.sets(st.sampled_from(range(len(sizes))), max_size=2))
+        steps = data.draw(st.lists(st.integers(1, 2), min_size=len(sizes), max_size=len(sizes)))
+        shape = [1 if d in repeated else sizes[d] * steps[d] for d in order]  # in memory
+        a = rng.integers(-9, 10, shape).astype(dtype)
+        back = [order.index(d) for d in range(len(sizes))]
+        cut = tuple(slice(None, None, 1 if d in repeated else steps[d]) for d in range(len(sizes)))
+        return T.tensor(a).permute(*back)[cut], a.transpose(back)[cut]
+
+    rng = np.random.default_rng(len(sizes))
+    sizes[0] *= max(1, -(-3 * GRAIN // int(np.prod(sizes))))
+    (x, a), (y, b), (z, c) = drawn(), drawn(), drawn()
+    before = T.get_num_threads()
+    T.set_num_threads(threads)
+    try:
+        np.testing.assert_array_equal(array(x * y + z), a * b + c)
+        np.testing.assert_array_equal(array(x.expand(*sizes).clone()), np.broadcast_to(a, sizes))
+    finally:
+        T.set_num_threads(before)
 
 
 @pytest.mark.parametrize("dtype", dtypes.SUPPORTED, ids=str)

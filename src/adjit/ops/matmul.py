@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from ..kernels.ops import matrix_vector as vectors
 from ..schedule.jit.modules import emitted
 from ..schedule.planning.recipe import Source
 from ..schedule.settle import float_word
-from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
+from ..shapes import Shape, broadcast_shapes, broadcast_strides, coalesce, numel
 from ..tensor import Tensor
 
 # Multiplications below which a product is not worth a second thread. 100 x 100 x 100, the first size
@@ -105,28 +106,34 @@ def plan_product(
 ) -> Product:  # fmt: skip
     """Everything about `x @ y` that does not depend on the elements.
 
-    A result of one column is computed as one row, which fills vectors.
+    A result of one column is computed as one row, which fills vectors, and a batch of matrices by one matrix as
+    one matrix of all their rows.
     """
     rows, depth = x_shape[-2:]
     columns = y_shape[-1]
     batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
     shape = (*batch, rows, columns)
-    operands = [x_strides[:-2], y_strides[:-2], ()]
-    shapes = [x_shape[:-2], y_shape[:-2], ()]
-    bias_row = bias_column = 0
-    if bias_shape is not None:
-        spread = broadcast_strides(bias_shape, bias_strides, shape)
-        bias_row, bias_column = spread[-2:]
-        operands[2], shapes[2] = spread[:-2], batch
-    strides = *x_strides[-2:], *y_strides[-2:]
+    added = broadcast_strides(bias_shape or (), bias_strides, shape)
+    sizes, (left, right, bias) = coalesce(
+        (*batch, rows),
+        [
+            (*broadcast_strides(x_shape[:-2], x_strides[:-2], batch), x_strides[-2]),
+            (*broadcast_strides(y_shape[:-2], y_strides[:-2], batch), 0),
+            added[:-1],
+        ],
+    )
+    rows, left_row, bias_row = 1, 0, 0
+    if sizes and right[-1] == 0:
+        rows, left_row, bias_row = sizes[-1], left[-1], bias[-1]
+        sizes, left, right, bias = sizes[:-1], left[:-1], right[:-1], bias[:-1]
+    operands = [left, right, bias]
+    strides, bias_column = (left_row, x_strides[-1], *y_strides[-2:]), added[-1]
     swapped = columns == 1 < rows and kind.is_floating_point and depth > 0
     if swapped:
         rows, columns, strides = columns, rows, strides[::-1]
         bias_row, bias_column = bias_column, bias_row
-        operands[:2], shapes[:2] = operands[1::-1], shapes[1::-1]
-    batch_words = list(batch)
-    for steps, seen in zip(operands, shapes, strict=True):
-        batch_words += broadcast_strides(seen, steps, batch)
+        operands[:2] = operands[1::-1]
+    batch_words = itertools.chain(sizes, *operands)
     if kind.is_floating_point and depth > 0:
         kernel = float_kernels(kind)[bias_shape is not None]
         panel = gemm_tile.WIDTH * gemm_tile.lanes_of(kind.itemsize)
@@ -146,12 +153,12 @@ def plan_product(
     precision = PRECISIONS[config.MATMUL_PRECISION]
     words = (
         *memory_words(), rows, columns, depth, *strides,
-        bias_row, bias_column, activation, precision, is_scaled, is_paired, width, blocks, tiles, len(batch),
+        bias_row, bias_column, activation, precision, is_scaled, is_paired, width, blocks, tiles, len(sizes),
         *batch_words,
     )  # fmt: skip
     across = columns if is_paired else min(width, columns)
     grain = max(1, GRAIN // max(min(height, rows) * across * depth, LEAST))
-    return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain, swapped)
+    return Product(kernel, shape, words, numel(sizes) * blocks * tiles, grain, swapped)
 
 
 def may_be_symmetric(x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape) -> bool:

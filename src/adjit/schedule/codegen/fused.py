@@ -24,7 +24,6 @@ from .loops import (
     assemble,
     comes_from_far,
     dense_operands,
-    for_body,
     geometry,
     interleaved,
     is_named,
@@ -93,7 +92,7 @@ def kernel(
     assert first.strides is not None
     strides = first.strides
     order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
-    loop = for_body(geometry(shape, inputs, outputs, order), pasted)
+    loop = geometry(shape, inputs, outputs, order)
     if sums:
         length, chunk, chunks = sums[0].fold.words
         size = max([s.fold.given.itemsize for s in sums])

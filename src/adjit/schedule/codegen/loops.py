@@ -42,13 +42,20 @@ An operand with one number for each short row is repeated there block by block:
 
             repeat_each(p_y, first // inner * down_y, down_y, inner, row_y, phase + size)
 
-Rows of a strided loop that have few elements are read and written many at a time, along the axis outside
-of them: their width stands in the text, and so do steps from row to row that are usual (here 3, 0 and 1),
-so that LLVM works on vectors of rows:
+Rows of a strided loop follow each other along the axis outside of them, in runs, so that only the beginning of
+a run is divided into places along the other axes:
 
         while row < stop:
             ...
-            rows = min(p[6] - row % p[6], stop - row)
+            rows = min(run - place, stop - row)
+            for j in range(rows):
+                for i in range(inner):
+                    _x = p_x[j * down_x + i]
+                    _y = p_y[j * down_y + i]
+
+Where they have few elements, their width stands in the text, and so do steps from row to row that are usual
+(here 3, 0 and 1), so that LLVM works on vectors of rows:
+
             for j in range(rows):
                 _z = p_z[j]
                 for i in range(3):
@@ -58,7 +65,7 @@ so that LLVM works on vectors of rows:
 Where the neighbours of an operand lie along the axis outside of the innermost one (images channel by channel
 beside such with channels last), squares of it are turned on the stack, so that whole lines of memory are read:
 
-            rows = min(16, p[6] - row % p[6], stop - row)
+            rows = min(16, run - place, stop - row)
             for left in range(0, inner, 128):
                 count = min(128, inner - left)
                 rows_x = rows_of(shifted(p_x, left * 1), down_x, 1, rows, count, block_x)
@@ -105,9 +112,9 @@ TOGETHER = 512  # elements of a block that is read beside such a row
 # Elements of a row that are turned at once, and operands of such a loop, as each may have a block on the stack.
 # float32 in both orders added up, 8x32x32x32 takes 87 us for 621, 1x256x64x64 450 for 3,009.
 ACROSS, MOST_BESIDE = 128, 16
-# Elements of a row of a strided loop that is one of many side by side, and where no function is called:
-# 50,000 rows of 9 times a number each with AVX2 take 129 us for 262, their exponentials 1,498 for 565.
-SHORT, SHORT_OF_PLAIN = 8, 16
+# Elements of a row of a strided loop that is one of many side by side: 8,000 rows of 8 float32 times a number
+# each take 13 us; those of 16, which are vectors, 79 side by side and 40 one after the other.
+SHORT = 8
 # More than, and at most: of one where operands with one number a row are repeated on the stack. 30,000 float32
 # in rows of 8, the hyperbolic tangent of each less its row's mean 30 us for 298, in rows of 10 32 for 132.
 FEW, NARROW = 4, 2 * LANES
@@ -177,7 +184,7 @@ def geometry(
         and min(width, sizes[-2]) >= TILE
     ):
         letters = [TURNED if turns else kept for turns, kept in zip(turned, letters, strict=True)]
-    elif 1 < width <= SHORT_OF_PLAIN:
+    elif 1 < width <= SHORT:
         known = (0, 1, width)
         short = ShortRows(width, tuple([s[-2] if s[-2] in known else -1 for s in strides]))
     grain = max(1, GRAIN // max(width, 1))
@@ -190,12 +197,6 @@ def _beside_plain_rows(strides: Sequence[int], width: int) -> str:
     if across == 0:
         return REPEATED if down == 0 else COLUMN if FEW < width <= NARROW else STRIDED
     return {(width, 1): CONTIGUOUS, (0, 1): ROW}.get((down, across), STRIDED)
-
-
-def for_body(loop: Loop, pasted: Pasted) -> Loop:
-    """The loop that a body runs over: rows side by side only if they are short enough for it."""
-    too_wide = loop.short is not None and loop.short.width > SHORT
-    return loop._replace(short=None) if too_wide and not waits_for_memory(pasted) else loop
 
 
 def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = "") -> Source:
@@ -323,10 +324,10 @@ class _Pieces:
         return [self._load(o, "") for o in self._values() if self._is(o, REPEATED)]
 
     def steps_of_rows(self) -> tuple[int, ...]:
-        """From row to row of each operand, -1 if the text does not know, of a loop over several at once."""
-        if self.turned:
-            return (-1,) * len(self.operands)
-        return self.kernel.short.steps if self.kernel.short else ()
+        """From row to row of each operand of a nested loop, -1 if the text does not know."""
+        if self.kernel.short and not self.turned:
+            return self.kernel.short.steps
+        return (-1,) * (len(self.operands) * self.kernel.nested)
 
     def row_starts(self) -> dict[str, str]:
         """Where row `j` of several begins in each operand, to be followed by an index."""
@@ -461,14 +462,19 @@ def _padded(pieces: _Pieces) -> list[str]:
 
 
 def _nested(pieces: _Pieces) -> list[str]:
-    """Rows of a strided loop: where a row begins follows from its number."""
+    """Rows of a strided loop: where a run of rows begins follows from the number of its first one.
+
+    A run goes along the axis outside of the innermost one, so that there is no division for each row.
+    """
     base, names = pieces.base, [o.name for o in pieces.operands]
     head = [
         "p = words(args)",
         f"outer = p[{base}]",
         f"inner = p[{base + 1}]",
+        f"run = p[{base + 2}]",
         f"tail = {base + 2} + outer * {len(names) + 1}",
         *pieces.constants("tail"),
+        *[f"down_{n} = p[{base + 2} + outer * {k + 1}]" for k, n in enumerate(names)],
     ]
     walk = [
         f"size = p[{base + 2} + d]",
@@ -477,36 +483,31 @@ def _nested(pieces: _Pieces) -> list[str]:
         "rest = ahead",
     ]
     walk += [f"o_{n} += at_d * p[{base + 2} + outer * {k + 1} + d]" for k, n in enumerate(names)]
-    body = [
-        "rest = row",
-        *[f"o_{n} = 0" for n in names],
-        "for d in range(outer):",
-        *_indented(walk),
-        *pieces.row_pointers(),
-    ]
-    if not pieces.row_steps:
-        loop = [*pieces.repeated(), "for i in range(inner):", *_indented(pieces.inside())]
-        return [*head, "for row in range(start, stop):", *_indented([*body, *loop])]
-    for k, (name, step) in enumerate(zip(names, pieces.row_steps, strict=True)):
-        if step < 0:
-            head.append(f"down_{name} = p[{base + 2} + outer * {k + 1}]")
+    most = ""
     if pieces.turned:
+        most = f"{TILE}, "
         for o in pieces.operands:
             if o.name not in pieces.over:
                 head.append(f"block_{o.name} = stack({o.dtype.stored}, {TILE * ACROSS})")
-    most = f"{TILE}, " * bool(pieces.turned)
-    body += [
-        f"rows = min({most}p[{base + 2}] - row % p[{base + 2}], stop - row)",
-        *(_turned_rows(pieces) if pieces.turned else _short_rows(pieces)),
+    body = [
+        "rest = row // run",
+        "place = row - rest * run",
+        f"rows = min({most}run - place, stop - row)",
+        *[f"o_{n} = place * down_{n}" for n in names],
+        "for d in range(1, outer):",
+        *_indented(walk),
+        *pieces.row_pointers(),
+        *(_turned_rows(pieces) if pieces.turned else _rows(pieces)),
         "row += rows",
     ]
     return [*head, "row = start", "while row < stop:", *_indented(body)]
 
 
-def _short_rows(pieces: _Pieces) -> list[str]:
-    """Some rows of few elements."""
-    assert pieces.kernel.short is not None
-    loop = [f"for i in range({pieces.kernel.short.width}):", *_indented(pieces.inside())]
+def _rows(pieces: _Pieces) -> list[str]:
+    """A run of rows, whose length the text knows if it is short."""
+    short = pieces.kernel.short
+    width = short.width if short else "inner"
+    loop = [f"for i in range({width}):", *_indented(pieces.inside())]
     return ["for j in range(rows):", *_indented([*pieces.repeated(), *loop])]
 
 
@@ -601,8 +602,6 @@ def elementwise(
     `fresh` says that the outputs are memory of their own.
     """
     loop = geometry(shape, inputs, outputs, order)
-    if loop.short is not None:
-        loop = for_body(loop, body.paste(wanted, [f"{o.name} = {{}}" for o in outputs], compute))
     large = fresh and is_streamed(loop, outputs)
     kinds = (
         "_".join(_short(o.dtype) for o in inputs)
