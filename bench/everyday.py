@@ -72,6 +72,14 @@ F.cross_entropy(a, rows).item()
 MOVES = """
 x.t().contiguous()
 x + y.t()
+x.view(64, 128, 2, 64).transpose(1, 2).contiguous()
+x.view(128, 128, 64) * y[:128, :128, None]
+x.view(128, 128, 64) + y[:128, None, :64]
+x.view(64, 1024, 16) * y[0, :, None]
+x.view(64, 128, 128)[:, 1:-1, 1:-1] - y.view(64, 128, 128)[:, :-2, 1:-1]
+x[:, 10:40].exp()
+x.view(1024, 64, 16) @ y[:16, :64]
+x.view(1024, 64, 16) @ y.view(1024, 16, 64)
 x.flip(1)
 x.roll(1, 0)
 x.tril()
