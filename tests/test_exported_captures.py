@@ -45,6 +45,17 @@ def look_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         assert path.load(compiling=True)
 
 
+@pytest.fixture(params=["machine code", "Python"])
+def leave(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are made by machine code, which is there, or by its fallback."""
+    if request.param == "Python":
+        monkeypatch.setattr(replay, "leave", replay._leave)
+    elif not native.is_supported:
+        pytest.skip("another interpreter")
+    else:
+        assert replay._leaving.load(compiling=True)
+
+
 def numbers(*shape: int, seed: int = 0) -> Any:
     return T.tensor(np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32))
 
@@ -416,3 +427,43 @@ def test_backward_of_one_result_computes_with_what_the_call_has_read(
 
     in_both_ways(program)
     assert replays[0] > 3
+
+
+@pytest.mark.usefixtures("leave")
+@pytest.mark.parametrize("shares", [False, True])
+def test_results_lie_as_they_do_in_the_function(
+    shares: bool, replays: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turned, of a part of their memory, and one beside the other in it."""
+    builders, builder = [0], replay.OutputBuilder
+
+    def counted(*args: Any) -> Any:
+        builders[0] += 1
+        return builder(*args)
+
+    monkeypatch.setattr(replay, "OutputBuilder", counted)
+
+    def program(wrap: Any) -> Iterator[Any]:
+        w = numbers(5, 3, seed=1).requires_grad_()
+
+        def of_w(w: Any, x: Any) -> Any:
+            return (x @ w.t()).sin().sum()
+
+        @wrap
+        def step(x: Any) -> Any:
+            found = (x * 2).t(), (x + 1)[1:], T.func.grad(of_w)(w, x), x.exp()
+            return (*found, found[3].t()[1], *(x * 3).chunk(2)) if shares else found
+
+        for k in range(CALLS):
+            found = step(numbers(4, 3, seed=k))
+            memory = [t.untyped_storage() for t in found]
+            yield [[a.data_ptr() == b.data_ptr() for a in memory] for b in memory]
+            for t in found:
+                yield t.tolist(), t.stride(), t.storage_offset(), t.untyped_storage().nbytes()
+            found[0].add_(1)
+            found[1].zero_()
+            yield [seen(t.detach()) for t in found]
+
+    in_both_ways(program)
+    assert replays[0] > 0
+    assert builders[0] == 1 + replays[0] * shares  # the one is the capture's

@@ -25,7 +25,7 @@ from .cpython import (
     trade_list_item,
     word_of,
 )
-from .tensors import is_private, new_ready, new_tensor
+from .tensors import is_private, new_handle, new_ready, new_storage
 
 STORAGE_OF_ARGUMENT = STORAGE_OF_STORAGE = STORAGE_OF_META = EFFECT_BLOCK = BOUND
 EFFECT_STORAGE = EFFECT_WRITES = BOUND
@@ -34,7 +34,8 @@ TENSOR_GUARD_NEEDS_GRAD = TENSOR_GUARD_OFFSET = TENSOR_GUARD_SPEC = TENSOR_GUARD
 TENSOR_GUARD_TENSOR = ARGUMENT_GUARDS_UNCHANGED = ARGUMENT_GUARDS_WRITTEN = BOUND
 FUNCTION_CONTEXT = LAYOUT_OFFSET = LAYOUT_SPEC = LAYOUT_WHOLE = BOUND
 LEAVING_CLEARED = LEAVING_EFFECTS = LEAVING_TENSORS = META_GRAD = BOUND
-NEW_TENSOR_BLOCK = NEW_TENSOR_OWNER = NEW_TENSOR_SPEC = NODE_ADDRESS = NODE_RECIPE = BOUND
+NEW_TENSOR_BLOCK = NEW_TENSOR_OFFSET = NEW_TENSOR_OWNER = NEW_TENSOR_SPEC = NEW_TENSOR_WHOLE = BOUND
+NODE_ADDRESS = NODE_RECIPE = BOUND
 REPLAY_FOREIGN = REPLAY_RUNTIME = REPLAY_FALLBACK = RUNTIME_FALSE = RUNTIME_NONE = BOUND
 RUNTIME_TRUE = BOUND
 SOURCE_ARGUMENT = SOURCE_STORAGES = SOURCE_CONSTANT = SOURCE_IS_DONATED = SOURCE_OFFSET = BOUND
@@ -230,7 +231,11 @@ def are_made(runtime, tensors, blocks, made):
     for k in range(length(tensors)):
         wanted = item(tensors, k)
         node = new_ready(runtime, own(list_item(blocks, word_of(item(wanted, NEW_TENSOR_BLOCK)))))
-        t = new_tensor(runtime, node, item(wanted, NEW_TENSOR_SPEC))
+        storage = new_storage(runtime, node, item(wanted, NEW_TENSOR_WHOLE))
+        if storage == 0:
+            return False
+        offset, view = own(item(wanted, NEW_TENSOR_OFFSET)), own(item(runtime, RUNTIME_NONE))
+        t = new_handle(runtime, storage, own(storage), item(wanted, NEW_TENSOR_SPEC), offset, view)
         if t == 0 or append(made, t) != 0:
             drop(t)
             return False

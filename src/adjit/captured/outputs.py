@@ -131,8 +131,14 @@ class BlockTensor(NamedTuple):
     """A tensor around a block."""
 
     block: int
+    whole: Any  # the spec of its storage
     spec: Any
+    offset: int
     owner: Meta | None  # whose gradient it becomes
+
+    def around(self, value: Any) -> Any:
+        """The tensor with a value in its block."""
+        return record.make_tensor(record.make_storage(value, self.whole), self.spec, self.offset)
 
 
 class Effect(NamedTuple):

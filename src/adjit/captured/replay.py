@@ -354,6 +354,7 @@ class Replay:
             and len(self.rooted) == 1
             and bool(self.rooted[0].backward.joints)
             and not (self.effects or self.grads)
+            and all(left.whole is left.spec and not left.offset for left in self.left.tensors)
             and all(
                 place.meta is None
                 for source in (*self.sources, *self.rooted[0].outside)
@@ -370,7 +371,7 @@ class Replay:
         ]
         value_of = {block: value for value, block in self.part.blocks.items()}
         for joint in self.rooted[0].backward.joints.values():
-            joint.results = [joint.copies[value_of[block]] for block, _, _ in self.left.tensors]
+            joint.results = [joint.copies[value_of[left.block]] for left in self.left.tensors]
 
     def _describe_effects(
         self, session: Session, arguments: Sequence[Any], blocks: dict[int, int]
@@ -431,7 +432,6 @@ class Replay:
             min(blocks, default=0) >= 0
             and len(set(blocks)) == len(blocks)
             and len({left.storage for left in makes}) == len(makes)
-            and all(left.whole is left.spec and not left.offset for left in makes)
             and all(place.storage is not None for place, _, _ in self.effects)
             and all(
                 k < 0 and (id(left) in numbers or is_nothing(left)) for k, _, left in self.grads
@@ -445,7 +445,12 @@ class Replay:
             return
         self.left = Leaving(
             tuple(
-                [BlockTensor(left.slot.block, left.spec, owners.get(id(left))) for left in makes]
+                [
+                    BlockTensor(
+                        left.slot.block, left.whole, left.spec, left.offset, owners.get(id(left))
+                    )
+                    for left in makes
+                ]
             ),
             tuple(
                 [
@@ -641,10 +646,7 @@ class Replay:
 
     def _wait(self, arguments: Sequence[Any], call: WaitingCall, journal: list[Any]) -> list[Any]:
         """The leaves of what the function returns, before its plan has run."""
-        made = [
-            record.make_tensor(record.make_storage(node, spec), spec)
-            for node, (_, spec, _) in zip(call.nodes, self.left.tensors, strict=True)
-        ]
+        made = [left.around(node) for node, left in zip(call.nodes, self.left.tensors, strict=True)]
         self._connect_plain(arguments, made, [call.kept], call.drawn, call)
         at_once(calling((partial(waiting.append, call), journal.clear)))
         return [itself if k < 0 else made[k] for k, itself in self.returned]
@@ -759,12 +761,12 @@ def _look_up(
 
 def _effects(left: Leaving, blocks: Sequence[Any], made: list[Any]) -> list[Changes]:
     """Make the tensors; changes that hand out gradients and write the storages with blocks of their own."""
-    for block, spec, _ in left.tensors:
-        value = record.ready_node(blocks[block])
-        made.append(record.make_tensor(record.make_storage(value, spec), spec))
+    made += [wanted.around(record.ready_node(blocks[wanted.block])) for wanted in left.tensors]
     storages = [storage for storage, _, _ in left.effects]
     owned = [
-        (owner, t) for t, (_, _, owner) in zip(made, left.tensors, strict=True) if owner is not None
+        (wanted.owner, t)
+        for t, wanted in zip(made, left.tensors, strict=True)
+        if wanted.owner is not None
     ]
     return [
         setting(

@@ -39,7 +39,7 @@ class WaitingCall:
         except Exception as error:
             self.fail(error)
             raise
-        self.finish([blocks[block] for block, _, _ in replay.left.tensors])
+        self.finish([blocks[left.block] for left in replay.left.tensors])
         found = replay.computed(replay.rooted[0], self.nodes, blocks)
         self.kept[self.given :], self.externals, self.outside = found, None, []
 
