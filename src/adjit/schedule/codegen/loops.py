@@ -86,7 +86,7 @@ from ...kernels.language.abi import UNITS
 from ...kernels.language.lanes import BLOCK, CACHE_LINE, LANES
 from ...kernels.language.processor import VECTOR_BYTES
 from ...kernels.language.turning import TILE
-from ...shapes import coalesce
+from ...shapes import coalesce, numel
 from ..planning.recipe import GRAIN, Flat, Operand, ShortRows, Source, Step
 from .body import SCALAR_BUILTINS, VECTOR_MATH, Body, Pasted, own
 
@@ -115,6 +115,10 @@ ACROSS, MOST_BESIDE = 128, 16
 # Elements of a row of a strided loop that is one of many side by side: 8,000 rows of 8 float32 times a number
 # each take 13 us; those of 16, which are vectors, 79 side by side and 40 one after the other.
 SHORT = 8
+# Elements from which on the text of a nested loop over one operation knows which steps are 0 or 1, widths, and
+# what to turn. Below, that gains a microsecond at most, and each text takes half a second to compile: sums and
+# choices of 13 layouts took 207 kernels and take 52.
+ENOUGH = 1024
 # More than, and at most: of one where operands with one number a row are repeated on the stack. 30,000 float32
 # in rows of 8, the hyperbolic tangent of each less its row's mean 30 us for 298, in rows of 10 32 for 132.
 FEW, NARROW = 4, 2 * LANES
@@ -144,8 +148,13 @@ def geometry(
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     order: Sequence[int],
+    *,
+    is_single: bool = False,
 ) -> Loop:
-    """Coalesce the axes, outermost first in `order`, and sort operands into classes of stride."""
+    """Coalesce the axes, outermost first in `order`, and sort operands into classes of stride.
+
+    What is fused is hot, so that its text is worth compiling; a single operation may not be.
+    """
     operands = [*inputs, *outputs]
     strided = [o for o in operands if o.strides is not None]
     sizes, strides = coalesce(
@@ -168,13 +177,14 @@ def geometry(
             downs = [s[0] for s, letter in zip(strides, found, strict=True) if letter == COLUMN]
             constants = (sizes[1], *downs)
             return Loop(flags_of(found), False, sizes[0] * sizes[1], GRAIN, constants)
-    rows = 1
-    for size in sizes[:-1]:
-        rows *= size
+    rows = numel(sizes[:-1])
     outer = [*reversed(sizes[:-1])]
     for s in strides:
         outer += reversed(s[:-1])
     width, short = sizes[-1], None
+    if is_single and rows * width < ENOUGH:
+        constants = (len(sizes) - 1, width, *outer, *inner)
+        return Loop(flags_of(STRIDED * len(inner)), True, rows, GRAIN, constants)
     constants = (len(sizes) - 1, width, *outer, *steps)
     turned = [letter == STRIDED and s[-2] == 1 for letter, s in zip(letters, strides, strict=True)]
     if (
@@ -601,7 +611,7 @@ def elementwise(
 
     `fresh` says that the outputs are memory of their own.
     """
-    loop = geometry(shape, inputs, outputs, order)
+    loop = geometry(shape, inputs, outputs, order, is_single=True)
     large = fresh and is_streamed(loop, outputs)
     kinds = (
         "_".join(_short(o.dtype) for o in inputs)
