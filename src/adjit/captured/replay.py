@@ -555,10 +555,11 @@ class Replay:
 
     def _settle(self, arguments: Sequence[Any]) -> None:
         """Run everything that is recorded, but for what this call replaces and nobody reads."""
-        replaced: dict[int, Any] = {}
-        if deferred.nodes:
-            grads = [meta_of(*owner, arguments).grad for owner in self.replaced]
-            replaced = {id(v): v for g in grads if g is not None and (v := g._storage.value)}
+        if not deferred.nodes:
+            settle(everything=True)
+            return
+        grads = [meta_of(*owner, arguments).grad for owner in self.replaced]
+        replaced = {id(v): v for g in grads if g is not None and (v := g._storage.value)}
         if replaced:
             sources = *self.sources, *[s for r in self.rooted for s in (*r.sources, *r.outside)]
             for place in [place for source in sources for place in source.storages]:
