@@ -482,6 +482,19 @@ def test_rows_of_few_elements(width: int, dtype: str) -> None:
     np.testing.assert_array_equal(array(powers), array((x[None] - y[:, None]).clone().exp()))
 
 
+def test_small_operations_share_one_kernel_for_all_layouts() -> None:
+    few, many = 7, -(-loops.ENOUGH // 21)
+
+    def texts(n: int) -> set[str]:
+        x, y = T.rand(3, 2 * n, 14), T.rand(7, 3, n)
+        parts = x[:, ::2, ::2], x[:, :n, :7], x[:, n:, 7:], x[:1, :n, :7].expand(3, n, 7)
+        turned = y.permute(1, 2, 0)
+        return {(part * turned).kernels() for part in parts}
+
+    assert len(texts(few)) == 1
+    assert len(texts(many)) > 1
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 5, 9, 17, 40]), min_size=3, max_size=5),

@@ -138,6 +138,41 @@ def test_large_products_of_all_layouts_have_the_same_bits(rows, depth, columns, 
     assert (np.abs(usual - exact) <= room).all()
 
 
+BATCHES = {  # of matrices of 3 by 4, and whether all of their rows are one matrix's
+    "in order": (lambda x: x, True),
+    "of a larger one": (lambda x: adjit.cat([x, x], 2)[..., :4], True),
+    "turned": (lambda x: x.mT.contiguous().mT, False),
+    "apart": (lambda x: adjit.cat([x, x], 1)[:, :3], False),
+    "one row each": (lambda x: adjit.cat([x, x], 1)[:, 3:4], True),
+    "the same": (lambda x: x[:1].expand(5, 3, 4), False),
+}
+
+
+@pytest.mark.parametrize("layout", BATCHES)
+@pytest.mark.parametrize("columns", [1, 2, 70])
+@pytest.mark.parametrize("bias", [None, (), (5, 3, -1), (1, 3, -1), (5, 1, -1), (3, 1), (5, 1, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_a_batch_by_one_matrix_is_one_product(layout, columns, bias, dtype):
+    lay, is_one = BATCHES[layout]
+    x, y = (
+        lay(adjit.tensor(sample(5, 3, 4, dtype=dtype))),
+        adjit.tensor(sample(4, columns, dtype=dtype)),
+    )
+    wanted = np.stack([m @ y.numpy() for m in x.numpy()])
+    np.testing.assert_array_equal((x @ y).numpy(), wanted)
+    spread = y.expand(5, 4, columns)
+    np.testing.assert_array_equal((x @ spread).numpy(), wanted)
+    words = plan_product(
+        x.dtype, x.shape, x.stride(), spread.shape, spread.stride(), None, ()
+    ).words
+    assert words[matmul.BATCH_AXES] == (0 if is_one else 1)
+    if bias is not None:
+        shape = [columns if n < 0 else min(n, x.shape[1]) if n == 3 else n for n in bias]
+        b = adjit.tensor(sample(*shape, dtype=dtype))
+        made = adjit.baddbmm(b, x, spread, beta=2, alpha=3)
+        np.testing.assert_array_equal(made.numpy(), 2 * b.numpy() + 3 * wanted)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_packed_blocks_have_room_for_whole_panels(dtype):
     kind = adjit.tensor(np.zeros(1, dtype)).dtype

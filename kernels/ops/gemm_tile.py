@@ -53,9 +53,9 @@ SUM_DEPTH = 256  # products in a row before their sum is added to its element
 # AVX-512. Few rows, as each takes a pointer too: with 12 x 2, a convolution on Zen 5 came to 0.78 of
 # the peak, with 8 x 3 to 0.88 and with 6 x 4 to 0.90; on Zen 4 all were within 2 % of each other.
 HEIGHT, WIDTH = (6, 4) if has("avx512f") else (8, 3) if CHOSEN.architecture == "aarch64" else (6, 2)
-# Numbers of A in a step of a strip of HEIGHT lines. Where a vector holds more, as many as divide it, so that
-# lines are turned and copied by whole vectors: 1024 x 1024 with a transposed left operand came to 100 GFLOP/s
-# on a Skylake and comes to 115, with what asks for its lines ahead (MKL 119).
+# Numbers of A in a step of a strip of HEIGHT lines. With AVX-512 as many as divide a vector, so that steps of
+# dense columns are copied without overlap; dense rows are read where they lie. 1024 x 1024 with a transposed
+# left operand came to 100 GFLOP/s on a Skylake and comes to 109 to 115, as lines are asked for ahead too.
 STRIP = 8 if has("avx512f") else HEIGHT
 # Vectors of a product that has one row: a sum waits four cycles for the one before, and few of them would leave
 # the units for multiplications idle.
@@ -540,13 +540,11 @@ def emit_pack_strips(code: TileCode) -> Any:
     """`pack_strips`: squares are transposed in registers, dense lines copied, the rest is gathered.
 
     A step follows the one before at once, so that a strip takes no more of a cache than it has numbers:
-    what a vector writes too much is written over by the next one. A vector holds one step or several whole
-    ones, or else a step takes a few. Dense lines are read across all strips.
+    what a vector writes too much is written over by the next one. Dense lines are read across all strips.
     """
     f = code.function("pack_strips", 6)
     x, line, along, lines, depth, out = f.args
-    holds_steps = f.lanes % STRIP == 0
-    part = f.narrow(STRIP) if holds_steps else f
+    part = f.narrow(STRIP) if f.lanes % STRIP == 0 else f
     starts = range(0, STRIP, part.lanes)  # of the vectors of a step
 
     def place(first: TileNumber, k: TileNumber) -> TileNumber:
@@ -555,18 +553,22 @@ def emit_pack_strips(code: TileCode) -> Any:
     with f.either(along.equals(1)) as (squares, others):
         with squares, f.loop(lines, HEIGHT) as first:
             count, here = lines - first, x + first * line * f.size
+            tops = range(0, STRIP, f.lanes)
             rows = [
                 here + f.smaller(count - 1, min(i, HEIGHT - 1)) * line * f.size
-                for i in range(STRIP if holds_steps else len(starts) * f.lanes)
+                for i in range(len(tops) * f.lanes)
             ]
             with f.loop(depth, f.lanes) as k:
-                mask, to = f.first(depth - k), place(first, k)
-                vectors = [f.load_some(row + k * f.size, mask) for row in rows]
-                turned = [transposed(f, vectors[i:][: f.lanes]) for i in starts]
-                on = VECTOR_BYTES if holds_steps else STRIP * f.size
-                for j, parts in enumerate(zip(*turned, strict=True)):
-                    for i, vector in zip(starts, parts, strict=True):
-                        f.store(vector, to + j * on + i * f.size)
+                mask = f.first(depth - k)
+                turned = [
+                    transposed(
+                        f, [f.load_some(row + k * f.size, mask) for row in rows[i:][: f.lanes]]
+                    )
+                    for i in tops
+                ]
+                for j in range(f.lanes):
+                    for i, vectors in zip(tops, turned, strict=True):
+                        f.store(vectors[j], place(first, k + j) + i * f.size)
         with others, f.either(line.equals(1)) as (copied, gathered):
             with copied:
                 beyond = len(starts) * part.lanes - HEIGHT  # lines that are read for nothing
@@ -626,19 +628,14 @@ def emit_transpose(
 
 
 def transposed(f: TileCode, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """The columns of rows one after the other, in as many vectors as there are rows: at most one for each lane,
-    and a power of two."""
-    rows, count = list(rows), len(rows)
-    each, half = f.lanes // count, count // 2  # columns in a vector of the result
-    in_order = [j % count * each + j // count for j in range(f.lanes)]
+    """The columns of as many vectors as each has lanes."""
+    rows, half = list(rows), f.lanes // 2
     while half:  # swap the off-diagonal quarters of ever smaller squares
-        bit = half * each
-        order = range(f.lanes) if half > 1 else in_order
-        keep = [j if j & bit == 0 else j - bit + f.lanes for j in order]
-        swap = [j + bit if j & bit == 0 else j + f.lanes for j in order]
-        for i in range(count):
+        keep = [j if j & half == 0 else j - half + f.lanes for j in range(f.lanes)]
+        swap = [j + half if j & half == 0 else j + f.lanes for j in range(f.lanes)]
+        for i in range(f.lanes):
             if i & half == 0:
                 a, b = rows[i], rows[i + half]
-                rows[i], rows[i + half] = (f.shuffle(a, b, lanes) for lanes in (keep, swap))
+                rows[i], rows[i + half] = (f.shuffle(a, b, order) for order in (keep, swap))
         half //= 2
     return rows
