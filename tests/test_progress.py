@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adjit import config
+from adjit.schedule import plan_cache
 from adjit.schedule.jit import cache, disk, progress
 
 
@@ -115,6 +116,37 @@ def test_without_a_stream_kernels_are_compiled_all_the_same(
     terminal.close()
     monkeypatch.setattr(sys, "stderr", terminal if is_there else None)
     compile_kernels(clock, progress.Progress(), 3)
+
+
+def test_what_helps_in_the_long_run_is_not_begun_while_the_program_compiles() -> None:
+    done: list[str] = []
+    is_done, is_quiet = threading.Event(), threading.Event()
+    compiler = plan_cache._Compiler()
+    with progress.progress.compiling():
+        compiler.add_for_later(lambda: (done.append("later"), is_quiet.set()))
+        compiler.add(lambda: (done.append("a plan"), is_done.set()))
+        assert is_done.wait(60)
+        assert not is_quiet.wait(2 * plan_cache.QUIET)
+    assert is_quiet.wait(60)
+    assert done == ["a plan", "later"]
+
+
+def test_who_waits_for_everything_gets_what_helps_in_the_long_run_too() -> None:
+    done: list[str] = []
+    compiler = plan_cache._Compiler()
+    with progress.progress.compiling():
+        compiler.add_for_later(lambda: done.append("later"))
+        compiler.wait()
+        assert done == ["later"]
+
+
+def test_a_program_that_ends_drops_what_helps_in_the_long_run() -> None:
+    done: list[str] = []
+    compiler = plan_cache._Compiler()
+    with progress.progress.compiling():
+        compiler.add_for_later(lambda: done.append("later"))
+        compiler.close()
+    assert not done
 
 
 def test_a_terminal_that_goes_away_costs_the_line_only(

@@ -520,7 +520,7 @@ class Replay:
         with lock:
             self._settle(arguments)
             if native.is_wanted:
-                native.settled(plan_cache.compiler.add)
+                native.settled(plan_cache.compiler.add_for_later)
             externals = look_up(self.sources, arguments)
             kept: list[Any] = []
             outside: Any = []

@@ -23,12 +23,14 @@ from . import run_cpu
 from .graph_key import Structure
 from .jit import native
 from .jit.cache import compile_ahead, count_missing
+from .jit.progress import progress
 from .planning.plan import Plan
 from .planning.recipe import IN_PLACE
 
 MAX_PLANS = 1024
 MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
 LARGE = 256  # operations of a graph that has to come back once more: laying it out takes 10 ms and 100 KB
+QUIET = 0.5  # seconds without compiling, after which a program seems to have what it needs
 MANY = 8  # kernels to compile, above which it is worth asking how many a plan would take
 is_on = config.JIT != "off"
 
@@ -183,18 +185,30 @@ class _Compiler:
     """Compiles one thing after another, in a thread that is there as long as there is work."""
 
     def __init__(self) -> None:
-        self._works: list[Callable[[], object]] = []  # the first is being done
+        # The first is being done. Nothing of the second list is begun while there is something in the first,
+        # or while the program compiles: the machine code of the fast paths takes 20 s, and each part of it
+        # would have a kernel that the program waits for wait.
+        self._works: list[Callable[[], object]] = []
+        self._for_later: list[Callable[[], object]] = []
         self._thread: threading.Thread | None = None
         self._lock = Lock()
+        self._is_urgent = threading.Event()  # somebody waits for all of it
         self._closed = False
 
     def add(self, work: Callable[[], object]) -> None:
         """Do some compiling as soon as there is time; at once if ADJIT_JIT is `sync`."""
+        self._add(work, self._works)
+
+    def add_for_later(self, work: Callable[[], object]) -> None:
+        """The same for what helps a program in the long run, once it has nothing else to compile."""
+        self._add(work, self._for_later)
+
+    def _add(self, work: Callable[[], object], works: list[Callable[[], object]]) -> None:
         if config.JIT == "sync":
             work()
             return
         with self._lock:
-            self._works.append(work)
+            works.append(work)
             self._start()
 
     def _start(self) -> None:
@@ -209,10 +223,15 @@ class _Compiler:
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._works or self._closed:
+                works = self._works or self._for_later
+                if not works or self._closed:
                     self._thread = None  # one that ends looks alive for a while
                     return
-                work = self._works[0]
+                work = works[0]
+            if works is self._for_later and self._is_in_the_way():
+                del work
+                self._is_urgent.wait(QUIET)
+                continue
             try:
                 work()
             except Exception:  # a warning that is an error, say: it is shown, and the rest goes on
@@ -221,18 +240,26 @@ class _Compiler:
             finally:
                 del work  # nor does it keep anything while the thread waits for the lock
                 with self._lock:
-                    del self._works[0]
+                    del works[0]
+
+    def _is_in_the_way(self) -> bool:
+        """Whether the program compiles, and nobody waits for what is done here."""
+        return progress.seconds_since() < QUIET and not self._is_urgent.is_set()
 
     def wait(self) -> None:
         """Wait until nothing is left to do."""
-        while True:
-            with self._lock:
-                if self._works:
-                    self._start()
-                thread = self._thread if self._is_working() else None
-            if thread is None:
-                return
-            thread.join()
+        self._is_urgent.set()
+        try:
+            while True:
+                with self._lock:
+                    if self._works or self._for_later:
+                        self._start()
+                    thread = self._thread if self._is_working() else None
+                if thread is None:
+                    return
+                thread.join()
+        finally:
+            self._is_urgent.clear()
 
     def close(self) -> None:
         """Drop what waits, and wait for the kernel that is being compiled."""
@@ -242,6 +269,7 @@ class _Compiler:
     def after_fork(self) -> None:
         """In a child, which has no threads: what was left is done when more is to be compiled, or never."""
         self._lock = Lock()
+        self._is_urgent = threading.Event()
         self._thread = None
 
 

@@ -65,7 +65,7 @@ def settle_pending(*, everything: bool = False) -> None:
     """Run what is recorded and does not read what waits. Callers hold the lock."""
     if pending or (everything and deferred.nodes):
         if native.is_wanted and plan_cache.is_on:
-            native.settled(plan_cache.compiler.add)
+            native.settled(plan_cache.compiler.add_for_later)
         batch = pending[:]
         end = len(batch)
         try:

@@ -278,6 +278,7 @@ def _names_in(names: str) -> list[str]:
     return names.removesuffix(" = ").split(" = ")
 
 
+@functools.cache
 def _bound_module(name: str) -> str:
     """The name under which a module with its constants can be imported."""
     text = _bound(name)

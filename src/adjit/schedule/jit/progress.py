@@ -36,6 +36,7 @@ class Progress:
         if now - self._ended > PAUSE:
             self._count, self._began = 0, now
         self._count += 1
+        self._ended = float("inf")
         line = ""
         if now - self._began > PATIENCE and _is_watched(sys.stderr):
             line = f"adjit: compiling kernels ({self._count} so far, first run only) ..."
@@ -46,6 +47,10 @@ class Progress:
             if line:
                 _write("\r" + " " * len(line) + "\r")
             self._ended = monotonic()
+
+    def seconds_since(self) -> float:
+        """How long ago the main thread has last waited for a compiler; less than 0 while it does."""
+        return monotonic() - self._ended
 
 
 def _is_watched(stream: Any) -> bool:
