@@ -778,11 +778,6 @@ def test_errors_are_those_of_torch(action):
     assert_same_error(action)
 
 
-def test_differentiable_is_refused():
-    with pytest.raises(NotImplementedError, match="differentiable=True is not supported"):
-        T.optim.SGD([zero(T)], differentiable=True)
-
-
 def test_a_parameter_twice_in_a_group_warns():
     p = zero(T)
     with pytest.warns(UserWarning, match="a parameter group with duplicate parameters"):

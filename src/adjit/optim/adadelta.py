@@ -15,6 +15,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend,
+    penalised,
 )
 
 
@@ -33,11 +34,10 @@ class Adadelta(PerParameterOptimizer):
         foreach: accepted; every update is fused, with the same result.
         capturable: keep the step count in a tensor, so that a captured step counts on.
         maximize: climb instead.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -92,12 +92,11 @@ class Adadelta(PerParameterOptimizer):
         if not state:
             state.update(self._first_state(param, group))
         self._count(state, group)
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+        grad = penalised(grad, param, group)
 
         square, moved = state["square_avg"], state["acc_delta"]
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        delta = moved.add(eps).sqrt() / square.add(eps).sqrt() * grad
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
         descend(param, delta, as_scalar(group["lr"]))
 

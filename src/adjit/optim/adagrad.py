@@ -16,6 +16,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend_ratio,
+    penalised,
 )
 
 
@@ -34,11 +35,10 @@ class Adagrad(PerParameterOptimizer):
         eps: added to the denominator.
         maximize: climb instead.
         foreach, fused: accepted; every update is fused, with the same result.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -100,10 +100,9 @@ class Adagrad(PerParameterOptimizer):
         if not state:
             state.update(self._first_state(param, group))
         [lr] = self._count(state, group)
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+        grad = penalised(grad, param, group)
         state["sum"].addcmul_(grad, grad)
-        descend_ratio(param, grad, state["sum"].sqrt().add_(group["eps"]), lr)
+        descend_ratio(param, grad, state["sum"].sqrt() + group["eps"], lr)
 
     def _counts(self, group: dict[str, Any]) -> bool:
         return bool(group["lr_decay"] != 0)

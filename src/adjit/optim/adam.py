@@ -15,7 +15,9 @@ from .optimizer import (
     check_flags,
     check_learning_rate,
     check_not_negative,
+    decayed,
     descend_ratio,
+    kept,
     shrinking,
 )
 
@@ -29,7 +31,7 @@ class Adam(PerParameterOptimizer):
     Args:
         params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
-        betas: how much of the averages of gradient and squared gradient is kept.
+        betas: how much of the averages of gradient and squared gradient is kept, numbers or 1-element tensors.
         eps: added to the denominator.
         weight_decay: factor of the L2 penalty.
         amsgrad: divide by the largest average of the squared gradient so far.
@@ -37,11 +39,10 @@ class Adam(PerParameterOptimizer):
         capturable: keep the step count in a tensor, so that a captured step counts on.
         decoupled_weight_decay: shrink the parameters instead of penalising them, as AdamW does.
         foreach, fused: accepted; every update is fused, with the same result.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -61,7 +62,7 @@ class Adam(PerParameterOptimizer):
         self,
         params: ParamsT,
         lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
         amsgrad: bool = False,
@@ -73,17 +74,22 @@ class Adam(PerParameterOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
+        for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):
+            if isinstance(value, Tensor) and foreach and not capturable:
+                raise ValueError(
+                    f"{name} as a Tensor is not supported for capturable=False and foreach=True"
+                )
         check_learning_rate(lr)
         check_not_negative(epsilon=eps, weight_decay=weight_decay)
         check_betas(betas)
-        if not all(isinstance(beta, float) for beta in betas):
-            raise ValueError("betas must be both floats")
+        if not any(all(isinstance(beta, kind) for beta in betas) for kind in (float, Tensor)):
+            raise ValueError("betas must be either both floats or both Tensors")
         check_flags(foreach, fused, differentiable)
         super().__init__(
             params,
             {
                 "lr": lr,
-                "betas": betas,
+                "betas": tuple(map(as_scalar, betas)),
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "amsgrad": amsgrad,
@@ -101,28 +107,29 @@ class Adam(PerParameterOptimizer):
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the mean gradient over the root of the mean square, both unbiased."""
-        lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
+        beta1, beta2 = group["betas"]
         if not state:
             state.update(self._first_state(param, group))
         rate, correction = self._count(state, group)
 
-        if group["weight_decay"] != 0:
-            if group["decoupled_weight_decay"]:
-                param.mul_(1 - lr * group["weight_decay"])
-            else:
-                grad = grad.add(param, alpha=group["weight_decay"])
-
+        grad = decayed(param, grad, group)
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        if isinstance(beta2, Tensor):
+            square.lerp_(grad.square(), 1 - beta2)
+        else:
+            square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
             peak = state["max_exp_avg_sq"]
-            square = peak.copy_(peak.maximum(square))
-        scale = square.sqrt().div_(correction).add_(group["eps"])
+            square = peak.copy_(kept(peak).maximum(kept(square)))
+        scale = square.sqrt() / correction + group["eps"]
         descend_ratio(param, mean, scale, rate)
 
     def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+
+    def _is_composed(self, group: dict[str, Any]) -> bool:
+        return isinstance(group["betas"][0], Tensor) or super()._is_composed(group)
 
     def _advance(
         self, group: dict[str, Any], step: Any, *others: Any
@@ -147,18 +154,17 @@ class AdamW(Adam):
     Args:
         params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
-        betas: how much of the averages of gradient and squared gradient is kept.
+        betas: how much of the averages of gradient and squared gradient is kept, numbers or 1-element tensors.
         eps: added to the denominator.
         weight_decay: how fast the parameters shrink.
         amsgrad: divide by the largest average of the squared gradient so far.
         maximize: climb instead.
         capturable: keep the step count in a tensor, so that a captured step counts on.
         foreach, fused: accepted; every update is fused, with the same result.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -173,7 +179,7 @@ class AdamW(Adam):
         self,
         params: ParamsT,
         lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float | Tensor, float | Tensor] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,

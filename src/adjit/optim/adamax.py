@@ -16,6 +16,8 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend_ratio,
+    kept,
+    penalised,
 )
 
 
@@ -32,12 +34,11 @@ class Adamax(PerParameterOptimizer):
         weight_decay: factor of the L2 penalty.
         foreach: accepted; every update is fused, with the same result.
         maximize: climb instead.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
         capturable: keep the step count in a tensor, so that a captured step counts on.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -92,13 +93,12 @@ class Adamax(PerParameterOptimizer):
         if not state:
             state.update(self._first_state(param, group))
         [rate] = self._count(state, group)
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+        grad = penalised(grad, param, group)
 
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(grad, 1 - beta1)
         largest.copy_((largest * beta2).maximum(grad.abs().add_(group["eps"])))
-        descend_ratio(param, mean, largest, rate)
+        descend_ratio(param, mean, kept(largest), rate)
 
     def _moments(self, group: dict[str, Any]) -> list[str]:
         return ["exp_avg", "exp_inf"]

@@ -15,6 +15,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend,
+    penalised,
     rounded,
 )
 
@@ -34,12 +35,11 @@ class ASGD(PerParameterOptimizer):
         weight_decay: factor of the L2 penalty.
         foreach: accepted; every update is fused, with the same result.
         maximize: climb instead.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
         capturable: keep step count and rate in tensors, so that a captured step counts on.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -95,8 +95,7 @@ class ASGD(PerParameterOptimizer):
             state.update(self._first_state(param, group))
         shrink, eta, mu = self._count(state, group)
         average = state["ax"]
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+        grad = penalised(grad, param, group)
 
         param.mul_(shrink)
         descend(param, grad, eta)

@@ -15,6 +15,7 @@ from .optimizer import (
     check_flags,
     check_learning_rate,
     check_not_negative,
+    decayed,
     descend_ratio,
     rounded,
     shrinking,
@@ -37,11 +38,10 @@ class NAdam(PerParameterOptimizer):
         foreach: accepted; every update is fused, with the same result.
         maximize: climb instead.
         capturable: keep the step count in a tensor, so that a captured step counts on.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -108,21 +108,16 @@ class NAdam(PerParameterOptimizer):
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient and along its mean, weighted for this step and the next."""
-        lr, (beta1, beta2), decay = as_scalar(group["lr"]), group["betas"], group["weight_decay"]
+        beta1, beta2 = group["betas"]
         if not state:
             state.update(self._first_state(param, group))
         rate, rate_of_mean, correction = self._count(state, group)
 
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                param.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(param, alpha=decay)
-
+        grad = decayed(param, grad, group)
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        scale = (square / correction).sqrt().add_(group["eps"])
+        scale = (square / correction).sqrt() + group["eps"]
         descend_ratio(param, grad, scale, rate)
         descend_ratio(param, mean, scale, rate_of_mean)
 

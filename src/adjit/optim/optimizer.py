@@ -13,11 +13,11 @@ from operator import setitem
 from typing import Any, Self, TypeAlias
 
 from ..atomic import at_once, calling, setting, together
-from ..autograd.modes import enable_grad
+from ..autograd.modes import enable_grad, is_grad_enabled
 from ..dtypes import get_default_dtype
 from ..graph import write
 from ..graph.node import RemovableHandle
-from ..graph.state import record_gradients, resume_gradients
+from ..graph.state import record_gradients
 from ..graph.state import state as switches
 from ..ops.creation import tensor, zeros, zeros_like
 from ..ops.steps import go_together, rule_step
@@ -496,7 +496,8 @@ class Optimizer:
                     "optimizer can only optimize Tensors, "
                     "but one of the params is " + _typename(param)
                 )
-            if not (param.is_leaf or param.retains_grad):
+            may_be_recorded = self.defaults.get("differentiable", False)
+            if not (param.is_leaf or param.retains_grad or may_be_recorded):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
@@ -555,7 +556,7 @@ def _cast_like(param: Tensor, value: Any, key: str | None = None) -> Any:
 
 
 def check_flags(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
-    """Refuse combinations that PyTorch refuses, and updates with a gradient of their own.
+    """Refuse combinations that PyTorch refuses.
 
     `foreach` and `fused` choose among kernels that give equal results; here the scheduler
     fuses every update, so they change nothing.
@@ -564,11 +565,6 @@ def check_flags(foreach: bool | None, fused: bool | None, differentiable: bool) 
         raise RuntimeError("`fused` does not support `differentiable`")
     if fused and foreach:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
-    if differentiable:
-        raise NotImplementedError(
-            "differentiable=True is not supported: optimizer steps run without gradients. "
-            "Write the update out of place to differentiate through it."
-        )
 
 
 def check_learning_rate(
@@ -588,7 +584,7 @@ def check_not_negative(**options: float) -> None:
             raise ValueError(f"Invalid {name} value: {value}")
 
 
-def check_betas(betas: Sequence[float]) -> None:
+def check_betas(betas: Sequence[float | Tensor]) -> None:
     """Each is at least zero and below one."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
@@ -600,10 +596,34 @@ def as_scalar(value: float | Tensor) -> float | Tensor:
     return value.reshape(()) if isinstance(value, Tensor) else value
 
 
+def kept(value: Tensor) -> Tensor:
+    """What backward may look at after later steps have written into `value`."""
+    return value.clone() if is_grad_enabled() else value
+
+
+def penalised(grad: Tensor, param: Tensor, group: dict[str, Any]) -> Tensor:
+    """`grad + weight_decay * param`."""
+    decay = group["weight_decay"]
+    if decay == 0:
+        return grad
+    if isinstance(decay, Tensor):
+        return grad.addcmul(kept(param), as_scalar(decay))
+    return grad.add(param, alpha=decay)
+
+
+def decayed(param: Tensor, grad: Tensor, group: dict[str, Any]) -> Tensor:
+    """The gradient with weight decay, or as it is, and `param` has shrunk."""
+    if not group["decoupled_weight_decay"]:
+        return penalised(grad, param, group)
+    if group["weight_decay"] != 0:
+        param.mul_(1 - as_scalar(group["lr"]) * as_scalar(group["weight_decay"]))
+    return grad
+
+
 def descend(param: Tensor, direction: Tensor, lr: float | Tensor) -> None:
     """`param -= lr * direction`, without reading `lr` if it is a tensor."""
     if isinstance(lr, Tensor):
-        param.addcmul_(direction, lr, value=-1)
+        param.addcmul_(kept(direction), lr, value=-1)
     else:
         param.add_(direction, alpha=-lr)
 
@@ -611,9 +631,9 @@ def descend(param: Tensor, direction: Tensor, lr: float | Tensor) -> None:
 def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tensor) -> None:
     """`param -= lr * above / below`, without reading `lr` if it is a tensor."""
     if isinstance(lr, Tensor):
-        param.addcdiv_(above * lr, below, value=-1)
+        param.addcdiv_(kept(above) * lr, below, value=-1)
     else:
-        param.addcdiv_(above, below, value=-lr)
+        param.addcdiv_(kept(above), below, value=-lr)
 
 
 def rounded(value: Any) -> Any:
@@ -753,13 +773,14 @@ class PerParameterOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        before = record_gradients(False)
+        is_recorded = self.defaults.get("differentiable", False)
+        before = record_gradients(is_recorded)
         try:
             for group in self.param_groups:
                 self._step_group(group)
         finally:
-            if before:
-                resume_gradients()
+            if before is not is_recorded:
+                record_gradients(before)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -776,9 +797,8 @@ class PerParameterOptimizer(Optimizer):
         known = self.state.get
         states = [{} if (state := known(param)) is None else state for param in params]
         fresh = [] if all(states) else [k for k, state in enumerate(states) if not state]
-        tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
         if (
-            tensor_lr
+            self._is_composed(group)
             or not go_together(params)
             or not self._update_together(
                 params, grads, states, group,
@@ -790,10 +810,28 @@ class PerParameterOptimizer(Optimizer):
             for param, grad, state in zip(params, grads, states, strict=True):
                 self._update_whole(param, -grad if group.get("maximize") else grad, state, group)
 
+    def _is_composed(self, group: dict[str, Any]) -> bool:
+        """Whether only `_update` can do with the options: tensors may be among them, or it is recorded."""
+        return bool(
+            isinstance(group["lr"], Tensor)
+            or group.get("capturable")
+            or group.get("differentiable")
+            or isinstance(group.get("weight_decay"), Tensor)
+        )
+
     def _update_whole(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """`_update`, all or nothing: the parameter and its state change together."""
+        if group.get("differentiable"):
+            if param.requires_grad and param.is_leaf:
+                raise RuntimeError(
+                    "a leaf Variable that requires grad is being used in an in-place operation."
+                )
+            self._update(param, grad, state, group)
+            if state:
+                self.state[param] = state
+            return
         before: list[tuple[Any, ...]] = []
         for t in (param, *state.values()):
             if isinstance(t, Tensor):

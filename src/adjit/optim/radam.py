@@ -16,6 +16,7 @@ from .optimizer import (
     check_flags,
     check_learning_rate,
     check_not_negative,
+    decayed,
     descend,
     shrinking,
 )
@@ -36,11 +37,10 @@ class RAdam(PerParameterOptimizer):
         foreach: accepted; every update is fused, with the same result.
         maximize: climb instead.
         capturable: keep the step count in a tensor, so that a captured step counts on.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -95,23 +95,18 @@ class RAdam(PerParameterOptimizer):
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the mean gradient, from the sixth step on over the root of the mean square."""
-        lr, (beta1, beta2), decay = as_scalar(group["lr"]), group["betas"], group["weight_decay"]
+        lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
         if not state:
             state.update(self._first_state(param, group))
         correction, root, share = self._count(state, group)
 
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                param.mul_(1 - lr * decay)
-            else:
-                grad = grad.add(param, alpha=decay)
-
+        grad = decayed(param, grad, group)
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         direction = mean / correction
         if isinstance(share, Tensor) or share != 0:
-            rectified = root / square.sqrt().add_(group["eps"]) * share
+            rectified = root / (square.sqrt() + group["eps"]) * share
             if isinstance(share, Tensor):
                 rectified = where(share != 0, rectified, 1.0)
             direction = direction * rectified

@@ -16,6 +16,8 @@ from .optimizer import (
     check_not_negative,
     descend,
     descend_ratio,
+    kept,
+    penalised,
 )
 
 
@@ -36,11 +38,10 @@ class RMSprop(PerParameterOptimizer):
         capturable: keep the step count in a tensor, so that a captured step counts on.
         maximize: climb instead.
         foreach: accepted; every update is fused, with the same result.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -97,16 +98,15 @@ class RMSprop(PerParameterOptimizer):
             state.update(self._first_state(param, group))
         self._count(state, group)
 
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+        grad = penalised(grad, param, group)
 
         square = state["square_avg"]
         square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
             mean = state["grad_avg"]
             mean.lerp_(grad, 1 - alpha)
-            square = square.addcmul(mean, mean, value=-1)
-        scale = square.sqrt().add_(group["eps"])
+            square = square.addcmul(kept(mean), kept(mean), value=-1)
+        scale = square.sqrt() + group["eps"]
         if momentum > 0:
             velocity = state["momentum_buffer"]
             velocity.mul_(momentum).addcdiv_(grad, scale)

@@ -15,6 +15,7 @@ from .optimizer import (
     as_scalar,
     check_flags,
     check_learning_rate,
+    kept,
 )
 
 
@@ -32,11 +33,10 @@ class Rprop(PerParameterOptimizer):
         capturable: keep the step count in a tensor, so that a captured step counts on.
         foreach: accepted; every update is fused, with the same result.
         maximize: climb instead.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -89,12 +89,12 @@ class Rprop(PerParameterOptimizer):
             state.update(self._first_state(param, group))
         self._count(state, group)
 
-        same = grad * state["prev"]  # above zero where the sign is the one of before
+        same = grad * kept(state["prev"])  # above zero where the sign is the one of before
         factor = where(same < 0, slower, where(same == 0, 1.0, same.sign()))  # NaN stays
         factor = where(same > 0, faster, factor)
         state["step_size"].mul_(factor).clamp_(least, most)
         grad = where(same < 0, 0.0, grad)
-        param.addcmul_(grad.sign(), state["step_size"], value=-1)
+        param.addcmul_(grad.sign(), kept(state["step_size"]), value=-1)
         state["prev"].copy_(grad)
 
     def _counts(self, group: dict[str, Any]) -> bool:

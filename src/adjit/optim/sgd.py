@@ -20,6 +20,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend,
+    penalised,
 )
 
 
@@ -41,11 +42,10 @@ class SGD(PerParameterOptimizer):
         nesterov: step along gradient plus velocity; needs momentum and no dampening.
         maximize: climb instead.
         foreach, fused: accepted; every update is fused, with the same result.
-        differentiable: must be False.
+        differentiable: record the step, so that gradients flow through it: `param` must be no leaf then.
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: `differentiable=True`.
 
     Example:
         >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
@@ -98,8 +98,7 @@ class SGD(PerParameterOptimizer):
     ) -> None:
         """`velocity = momentum * velocity + (1 - dampening) * grad`; step along it."""
         momentum = group["momentum"]
-        if group["weight_decay"] != 0:
-            grad = grad.add(param, alpha=group["weight_decay"])
+        grad = penalised(grad, param, group)
         if momentum != 0:
             velocity = state.get("momentum_buffer")
             if velocity is None:
