@@ -9,6 +9,8 @@ PROGRAMS ?= 1000
 SEED ?= 0
 SETTINGS ?=
 QUICK ?= 0
+# Of tests with many cases a commit takes its share, the next one another; TURN= takes all, which is an hour.
+TURN ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-cnn test fuzz a-gpu test-gpu check-gpu lint bench notebooks clean
@@ -16,7 +18,7 @@ QUICK ?= 0
 help:
 	@echo "make demo       train a digit classifier, draw what it learned and its graph"
 	@echo "make demo-cnn   the same with a convolutional network"
-	@echo "make test       run the test suite (TORCH=1: also against PyTorch)"
+	@echo "make test       run the test suite (TORCH=1: also against PyTorch; TURN=: every case of the long tables)"
 	@echo "make fuzz       run random programs in every way (PROGRAMS=1000 SEED=0 SETTINGS='NAME=value ...')"
 	@echo "make test-gpu   on a GPU: its tests, then the benchmark table (CUDA=cuda12 for a driver of CUDA 12)"
 	@echo "make check-gpu  on a GPU: its tests under NVIDIA's compute-sanitizer"
@@ -44,7 +46,7 @@ ifeq ($(TORCH),1)
 test: $(VENV)/.installed-torch
 endif
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 tests
+	ADJIT_TEST_TURN=$(TURN) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 tests
 
 ifeq ($(TORCH),1)
 fuzz: $(VENV)/.installed-torch

@@ -1,12 +1,18 @@
-"""The suite on another device: ADJIT_TEST_DEVICE=cuda, or stub for a GPU that is not there.
+"""How the suite is run: on another device, and all of it or a part.
 
-The files named here say nothing of devices, so they run as they are: what they make is on the default
-device, and what they look at with NumPy comes to the CPU first.
+ADJIT_TEST_DEVICE=cuda, or stub for a GPU that is not there: the files named here say nothing of devices, so
+they run as they are: what they make is on the default device, and what they look at with NumPy comes to the
+CPU first.
+
+ADJIT_TEST_TURN=7: of tests with many cases, which say `in_turn(n)`, one case of n is run, the seventh's turn.
+Every kernel is compiled where the suite runs first, which takes most of its time; commits take turns. Without
+it all cases are run.
 """
 
 import contextlib
 import gc
 import os
+from collections import defaultdict
 
 import pytest
 
@@ -15,6 +21,7 @@ from adjit import overrides
 from adjit.schedule import plan_cache
 
 DEVICE = os.environ.get("ADJIT_TEST_DEVICE", "cpu")
+TURN = os.environ.get("ADJIT_TEST_TURN", "")
 ON_EVERY_DEVICE = {
     "test_attention", "test_batch_norm", "test_conv", "test_distribution_transforms",
     "test_distributions", "test_elementwise_laws", "test_index", "test_inplace", "test_linalg",
@@ -28,17 +35,39 @@ def is_of_a_gpu(item):
     return item.get_closest_marker("gpu") is not None
 
 
+def pytest_report_header():
+    share = f"the share of turn {TURN}: without ADJIT_TEST_TURN all are run" if TURN else "all"
+    return f"of tests with many cases: {share}"
+
+
 def pytest_collection_modifyitems(config, items):
-    if DEVICE == "cpu":
-        return
-    chosen = {
-        item
-        for item in items
-        if is_of_a_gpu(item)
-        or (item.module.__name__ in ON_EVERY_DEVICE and not item.get_closest_marker("cpu"))
-    }
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-    items[:] = [item for item in items if item in chosen]
+    chosen = [item for item in items if is_for(DEVICE, item)]
+    if TURN:
+        chosen = those_whose_turn_it_is(chosen, int(TURN))
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = chosen
+
+
+def is_for(device, item):
+    if device == "cpu" or is_of_a_gpu(item):
+        return True
+    is_named = item.module.__name__ in ON_EVERY_DEVICE
+    return is_named and not item.get_closest_marker("cpu")
+
+
+def those_whose_turn_it_is(items, turn):
+    """Of the cases of a test every n-th; others as they are."""
+    seen, chosen = defaultdict(int), []
+    for item in items:
+        marker = item.get_closest_marker("in_turn")
+        if marker:
+            place = seen[item.path, item.originalname]
+            seen[item.path, item.originalname] += 1
+            if (place + turn) % marker.args[0]:
+                continue
+        chosen.append(item)
+    return chosen
 
 
 def pytest_collection_finish():

@@ -285,6 +285,15 @@ def test_import_loads_only_the_dependencies():
     assert {n for n in loaded if not n.startswith("__editable__")} <= allowed
 
 
+def test_import_leaves_alone_what_few_programs_need():
+    code = "import sys, adjit; print([m for m in sys.argv[1:] if m in sys.modules])"
+    late = ["scipy.sparse", "scipy.special", "scipy.optimize", "adjit.distributions", "adjit.scipy"]
+    found = subprocess.run(
+        [sys.executable, "-c", code, *late], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
+
+
 def test_import_compiles_nothing(tmp_path):
     code = "import adjit; from adjit.schedule.jit import cache, disk; print(len(cache._linked), disk.size()[0])"
     import os

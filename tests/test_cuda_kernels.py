@@ -161,6 +161,7 @@ def reduced():
     adjit.set_float32_matmul_precision("highest")
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize(("shape", "turned"), [((65, 17, 130), False), ((132, 12, 68), True)])
 @pytest.mark.parametrize("bits", [10, 7])
 def test_tensor_cores_multiply_rounded_numbers(reduced, shape, turned, bits):
@@ -174,6 +175,7 @@ def test_tensor_cores_multiply_rounded_numbers(reduced, shape, turned, bits):
     assert ("bf16" in steps[0].source.name) == (bits == 7)
 
 
+@pytest.mark.in_turn(6)
 @pytest.mark.parametrize("precision", ["high", "medium"])
 @pytest.mark.parametrize("depth", [9, 16, 23])
 def test_tensor_cores_are_exact_on_small_whole_numbers(reduced, precision, depth):

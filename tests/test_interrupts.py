@@ -603,6 +603,7 @@ def test_a_step_moves_all_parameters_or_none(optimizer: str, recorder: str) -> N
     all_or_nothing(of_an_optimizer(OPTIMIZERS[optimizer], is_shared=True), 60)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("optimizer", ONE_BY_ONE)
 def test_a_parameter_moves_with_its_state(optimizer: str, recorder: str) -> None:
     """One after the other, so a step may be done for some parameters only, as in PyTorch."""
@@ -748,6 +749,7 @@ REPLAYS: dict[str, Callable[[], World]] = {
 }
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("replay", REPLAYS)
 def test_a_replay_is_done_whole_or_not_at_all(
     replay: str, recorder: str, tables_wait: None, monkeypatch: pytest.MonkeyPatch
@@ -877,16 +879,13 @@ print(count)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="sends signals")
 @pytest.mark.parametrize("start", ["cold", "warm"])
 def test_signals_at_random_times_lose_no_value(start: str, tmp_path: Path) -> None:
-    count = 0
-    for seed in range(3 if start == "cold" else 1):
-        folder = {"ADJIT_CACHE_DIR": str(tmp_path / str(seed))} if start == "cold" else {}
-        done = subprocess.run(
-            [sys.executable, "-c", SIGNALS, str(SECONDS), start, str(seed)],
-            env=os.environ | folder, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        count += int(done.stdout)
-    assert count, "no signal came while values were computed"
+    folder = {"ADJIT_CACHE_DIR": str(tmp_path)} if start == "cold" else {}
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALS, str(SECONDS), start, os.environ.get("ADJIT_TEST_TURN", "0")],
+        env=os.environ | folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout), "no signal came while values were computed"
 
 
 STEPS = """

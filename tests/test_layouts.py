@@ -86,6 +86,7 @@ def drawn(op: Elementwise, turn: int, dtype: Any, rank: int) -> tuple[list[Any],
     return made, LAYOUTS[("of a column", "of a row")[turn]](g)
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("turn", [0, 1])
 @named(SMOOTH_OPS)
 def test_every_op_and_its_gradients_alone(op: Elementwise, turn: int) -> None:
@@ -102,6 +103,7 @@ OTHERS = [(op, T.float64) for op in FLOAT_OPS if op not in SMOOTH_OPS]
 OTHERS += [(op, T.int64) for op in INT_OPS]
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize(("op", "dtype"), OTHERS, ids=[f"{op.name}-{d}" for op, d in OTHERS])
 def test_every_other_op_alone(op: Elementwise, dtype: Any) -> None:
     operands, _ = drawn(op, len(op.name) % 2, dtype, 2 + len(op.name) % 4)
@@ -137,6 +139,7 @@ def around_sums(ops: list[Elementwise], operands: list[list[Any]], dims: Any) ->
     return [loss, *[t for t in found if t is not None]]
 
 
+@pytest.mark.in_turn(6)
 @pytest.mark.parametrize("turn", range(3))
 @pytest.mark.parametrize("batch", range(-(-len(SMOOTH_OPS) // BATCH)))
 def test_every_op_around_sums(batch: int, turn: int, planned: None) -> None:
@@ -163,6 +166,7 @@ def test_every_op_around_sums(batch: int, turn: int, planned: None) -> None:
         )
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("name", ["contiguous", "permuted", "of a row", "of a column"])
 def test_every_other_op_in_one_program(name: str, planned: None) -> None:
     operands = [[LAYOUTS[name](a) for a in sample(op, dtype, SIZE)] for op, dtype in OTHERS]
@@ -301,6 +305,7 @@ def stepped_by_two(n: int) -> Any:
     return T.tensor(numbers(2 * n))[::2]
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_rows_as_wide_as_make_a_difference(width: int, more: int) -> None:
@@ -332,6 +337,7 @@ def test_as_many_rows_for_all_as_a_loop_repeats_and_one_more(rows: int) -> None:
 SQUARES = [turning.TILE - 1, turning.TILE, 2 * turning.TILE + 3, loops.ACROSS, loops.ACROSS + 17]
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("dtype", [T.uint8, T.float32, T.float64], ids=str)
 @pytest.mark.parametrize("k", range(len(SQUARES)))
 def test_operands_in_both_orders(k: int, dtype: Any, planned: None) -> None:

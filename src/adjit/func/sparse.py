@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # its `sparse` takes 130 ms, and is imported when it is first used
 
 from ..autograd.modes import enable_grad, no_grad
 from ..autograd.pulling import pull_back
@@ -49,9 +49,9 @@ class Sparsity:
         symmetric: bool = False,
         mode: Literal["columns", "rows"] | None = None,
     ) -> None:
-        found = sp.csr_array(pattern)
+        found = scipy.sparse.csr_array(pattern)
         found.sum_duplicates()
-        self.pattern = sp.csr_array(
+        self.pattern = scipy.sparse.csr_array(
             (np.ones(found.nnz, bool), found.indices, found.indptr), shape=found.shape
         )
         if symmetric:
@@ -271,12 +271,12 @@ def _traced(func: Function, args: Any, argnums: int, *, pairs: bool) -> tuple[Ma
     x = _argument(args, argnums)
     level = PatternLevel(x.numel(), pairs)
     inputs = level.depending(
-        x.detach().contiguous(), sp.eye_array(x.numel(), dtype=bool, format="csr")
+        x.detach().contiguous(), scipy.sparse.eye_array(x.numel(), dtype=bool, format="csr")
     )
     out = _result(func(*_with(args, argnums, inputs)))
     rows = level.rows(out)
     if rows is None:
-        rows = sp.csr_array((out.numel(), x.numel()), dtype=bool)
+        rows = scipy.sparse.csr_array((out.numel(), x.numel()), dtype=bool)
     return rows, level.pairs
 
 
@@ -355,7 +355,7 @@ def entries_by_star(sparsity: Sparsity, compressed: Any) -> Any:
     pattern, colors = sparsity.pattern, sparsity.colors
     rows, columns = pattern.nonzero()
     # How often each colour occurs in each row.
-    counts = pattern.astype(np.int64) @ sp.csr_array(
+    counts = pattern.astype(np.int64) @ scipy.sparse.csr_array(
         (np.ones(len(colors), np.int64), (np.arange(len(colors)), colors)),
         shape=(len(colors), sparsity.passes),
     )
@@ -365,6 +365,6 @@ def entries_by_star(sparsity: Sparsity, compressed: Any) -> Any:
 
 def _filled(pattern: Matrix, values: Any) -> Matrix:
     """The matrix with a pattern and values in the order of its rows."""
-    return sp.csr_array(
+    return scipy.sparse.csr_array(
         (values, pattern.indices.copy(), pattern.indptr.copy()), shape=pattern.shape
     )

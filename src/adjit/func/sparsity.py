@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
+import scipy  # its `sparse` takes 130 ms, and is imported when it is first used
 
 from .. import dtypes
 from ..graph import inplace
@@ -151,7 +151,9 @@ class PatternLevel(Level):
     def __init__(self, inputs: int, pairs: bool = False) -> None:
         super().__init__()
         self.inputs = inputs
-        self.pairs: Matrix | None = sp.csr_array((inputs, inputs), dtype=bool) if pairs else None
+        self.pairs: Matrix | None = (
+            scipy.sparse.csr_array((inputs, inputs), dtype=bool) if pairs else None
+        )
 
     def depending(self, value: Any, rows: Matrix | None) -> Any:
         """A value whose elements depend on inputs."""
@@ -160,7 +162,7 @@ class PatternLevel(Level):
             rows = None
         if rows is not None and not value._spec.contiguous:
             places = places_of(value._spec, 0).ravel()
-            order = sp.csr_array(
+            order = scipy.sparse.csr_array(
                 (np.ones(len(places), bool), (places, np.arange(len(places)))),
                 shape=(value._spec.extent, len(places)),
             )
@@ -318,12 +320,12 @@ class PatternLevel(Level):
         places = t._places.ravel()
         if memory.rows is None:
             size = self.memory_size(t)
-            memory.rows = sp.csr_array((size, self.inputs), dtype=bool)
+            memory.rows = scipy.sparse.csr_array((size, self.inputs), dtype=bool)
         if rows is None:
-            rows = sp.csr_array((len(places), self.inputs), dtype=bool)
+            rows = scipy.sparse.csr_array((len(places), self.inputs), dtype=bool)
         order = np.arange(memory.rows.shape[0])
         order[places] = memory.rows.shape[0] + np.arange(len(places))
-        memory.rows = sp.vstack([memory.rows, rows], format="csr")[order]
+        memory.rows = scipy.sparse.vstack([memory.rows, rows], format="csr")[order]
 
     @staticmethod
     def memory_size(t: Any) -> int:
@@ -352,10 +354,14 @@ class PatternLevel(Level):
         found = below([self.value(t) for t in roots], [self.value(g) for g in grads],
                       [self.value(t) for t in targets])  # fmt: skip
         if self.pairs is not None:
-            self.pairs = sp.csr_array(np.ones((self.inputs, self.inputs), bool))
+            self.pairs = scipy.sparse.csr_array(np.ones((self.inputs, self.inputs), bool))
         made: list[Any] = []
         for g in found:
-            full = None if g is None else sp.csr_array(np.ones((g.numel(), self.inputs), bool))
+            full = (
+                None
+                if g is None
+                else scipy.sparse.csr_array(np.ones((g.numel(), self.inputs), bool))
+            )
             made.append(None if g is None else self.depending(g, full))
         return made
 
@@ -384,12 +390,14 @@ def broadcast(shape: Sequence[int], wide: Sequence[int]) -> Places:
 def selecting(chosen: Places, size: int, kept: npt.NDArray[np.bool_] | None = None) -> Matrix:
     """The matrix that picks a row for each number, nothing where it is below 0."""
     at = np.flatnonzero(chosen >= 0)
-    return sp.csr_array((np.ones(len(at), bool), (at, chosen[at])), shape=(len(chosen), size))
+    return scipy.sparse.csr_array(
+        (np.ones(len(at), bool), (at, chosen[at])), shape=(len(chosen), size)
+    )
 
 
 def spread(rows: Matrix, groups: Places) -> Matrix:
     """Each row joined with all of its group."""
-    joining = sp.csr_array(
+    joining = scipy.sparse.csr_array(
         (np.ones(len(groups), bool), (groups, np.arange(len(groups)))),
         shape=(int(groups.max(initial=-1)) + 1, len(groups)),
     )
@@ -401,8 +409,8 @@ def everything(rows: Any, count: int) -> Matrix:
     several = [
         r for found in rows.values() for r in (found if isinstance(found, list) else [found])
     ]
-    total = sp.vstack([r for r in several if r is not None], format="csr")
-    joined = sp.csr_array(np.ones((1, total.shape[0]), bool)) @ total
+    total = scipy.sparse.vstack([r for r in several if r is not None], format="csr")
+    joined = scipy.sparse.csr_array(np.ones((1, total.shape[0]), bool)) @ total
     return joined[np.zeros(count, np.int64)]
 
 
@@ -425,7 +433,7 @@ def codes_of(given: Any, rows: Any) -> tuple[dict[str, Any], Matrix]:
         else coded(given[name], found)
         for name, found in rows.items()
     }  # fmt: skip
-    return codes, sp.vstack(stacked, format="csr")
+    return codes, scipy.sparse.vstack(stacked, format="csr")
 
 
 def numbers_in(t: Any) -> Places:
@@ -526,11 +534,21 @@ def one_factor(
 ) -> Matrix:
     """The rows of a product that come of one factor: sums along an axis, but for zeros of a constant matrix."""
     if other_rows is None and len(shape) == 2 and other.ndim == 2:
-        matrix = sp.csr_array(other.detach().numpy() != 0)
+        matrix = scipy.sparse.csr_array(other.detach().numpy() != 0)
         if matrix.nnz < FULL * max(other.numel(), 1):
             if axis == -1:
-                return sp.kron(sp.eye_array(shape[0], dtype=bool), matrix.T, format="csr") @ rows
-            return sp.kron(matrix, sp.eye_array(shape[1], dtype=bool), format="csr") @ rows
+                return (
+                    scipy.sparse.kron(
+                        scipy.sparse.eye_array(shape[0], dtype=bool), matrix.T, format="csr"
+                    )
+                    @ rows
+                )
+            return (
+                scipy.sparse.kron(
+                    matrix, scipy.sparse.eye_array(shape[1], dtype=bool), format="csr"
+                )
+                @ rows
+            )
     summed = list(shape)
     summed[axis] = 1
     groups = broadcast(summed, shape)
@@ -548,7 +566,7 @@ def convolved(given: Any, rows: Matrix) -> Matrix:
         channels = taken[(slice(None), slice(None), *tap)]
         if not channels.any():
             continue
-        places = sp.csr_array(np.ones((1, 1), bool))
+        places = scipy.sparse.csr_array(np.ones((1, 1), bool))
         for d, k in enumerate(tap):
             at = (
                 np.arange(geometry.out[d]) * geometry.stride[d]
@@ -556,32 +574,38 @@ def convolved(given: Any, rows: Matrix) -> Matrix:
                 + k * geometry.dilation[d]
             )
             at[at >= geometry.image[d]] = -1
-            places = sp.kron(places, selecting(np.maximum(at, -1), geometry.image[d]), format="csr")
-        mixed = sp.block_diag(
-            [sp.csr_array(channels[g * each : (g + 1) * each]) for g in range(groups)], format="csr"
+            places = scipy.sparse.kron(
+                places, selecting(np.maximum(at, -1), geometry.image[d]), format="csr"
+            )
+        mixed = scipy.sparse.block_diag(
+            [scipy.sparse.csr_array(channels[g * each : (g + 1) * each]) for g in range(groups)],
+            format="csr",
         )
-        term = sp.kron(mixed, places, format="csr")
+        term = scipy.sparse.kron(mixed, places, format="csr")
         total = term if total is None else total + term
     if total is None:
         size = weight.shape[0] * int(np.prod(geometry.out)), rows.shape[0] // max(image.shape[0], 1)
-        total = sp.csr_array(size, dtype=bool)
-    return sp.kron(sp.eye_array(image.shape[0], dtype=bool), total, format="csr") @ rows
+        total = scipy.sparse.csr_array(size, dtype=bool)
+    return (
+        scipy.sparse.kron(scipy.sparse.eye_array(image.shape[0], dtype=bool), total, format="csr")
+        @ rows
+    )
 
 
 def mapped(op: Any, given: Any, rows: Matrix) -> Matrix:
     """The rows of what is interpolated or mirrored along axes: what each of them does to unit vectors."""
     x = given["x"]
     by_axis = {to.axis: to for to in given["maps"].axes}
-    total = sp.csr_array(np.ones((1, 1), bool))
+    total = scipy.sparse.csr_array(np.ones((1, 1), bool))
     for d, size in enumerate(x.shape):
-        matrix: Matrix = sp.eye_array(size, dtype=bool)
+        matrix: Matrix = scipy.sparse.eye_array(size, dtype=bool)
         if d in by_axis:
             units = tensor(np.eye(size)).reshape(
                 [size if k in (0, d) else 1 for k in range(x.ndim)]
             )
             made = op.with_bound({"x": units, "maps": maps_of(by_axis[d])})
-            matrix = sp.csr_array(made.reshape(size, -1).numpy().T != 0)
-        total = sp.kron(total, matrix, format="csr")
+            matrix = scipy.sparse.csr_array(made.reshape(size, -1).numpy().T != 0)
+        total = scipy.sparse.kron(total, matrix, format="csr")
     return total @ rows
 
 
