@@ -2198,6 +2198,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_tensor_that_was_both_operands_before_does_not_count_for_two(name):
     function = PAIRS[name]

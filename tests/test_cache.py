@@ -117,6 +117,7 @@ print(how == [before], settings() == before)
     assert done.stdout.splitlines() == wanted, done.stderr
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -70,6 +70,7 @@ WAYS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize("way", WAYS)

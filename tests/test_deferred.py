@@ -290,6 +290,7 @@ def test_values_are_those_of_computing_everything(seed, monkeypatch):
         assert found == program(seed)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_plans_give_the_same_bits(seed, monkeypatch, request):
     with monkeypatch.context() as patch:

@@ -337,6 +337,7 @@ def test_second_gradients_are_projected_differences(op: Elementwise) -> None:
     assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.in_turn(3)
 @named([op for op in SMOOTH_OPS if op.arity > 1])
 def test_gradients_of_broadcast_operands(op: Elementwise) -> None:
     arrays = sample(op, adjit.float64, (4, 3))

@@ -25,6 +25,7 @@ def test_what_is_right_as_plain_python():
     assert int(done.stdout) == len(kernel_language.RIGHT) >= 100
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -535,6 +535,7 @@ def test_runs_of_rows_wherever_threads_cut_them(
         T.set_num_threads(before)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("dtype", dtypes.SUPPORTED, ids=str)
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
 def test_sums_of_rows_of_few_elements(width: int, dtype: Any) -> None:

@@ -172,6 +172,7 @@ def test_few_rows_are_written_and_nothing_else(first, last, layout, dtype):
     np.testing.assert_array_equal(out, np.where(written, exact, -0.5))
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("depth", [kernels.PAIRED_SIZE, 257, 600])
 @pytest.mark.parametrize("rows", [kernels.PAIRED_SIZE, 97, 131, 513, 1100])
