@@ -300,7 +300,7 @@ def test_out_and_at_write_tensors_and_count_it() -> None:
         (lambda t: np.add.at(t, [0], 1), r"np\.add\.at\(\) is not recorded"),
         (lambda t: np.subtract.reduce(t), r"np\.subtract\.reduce\(\) is not recorded"),
         (lambda t: np.subtract.accumulate(t), r"np\.subtract\.accumulate\(\) is not recorded"),
-        (lambda t: special.ndtri(t), r"ndtri\(\) is not recorded"),
+        (lambda t: special.j0(t), r"j0\(\) is not recorded"),
         (lambda t: np.add(t, t, where=[True, False, True]), r"np\.add\(\): where= is not recorded"),
         (lambda t: np.add.reduce(t, initial=1), r"np\.add\.reduce\(\): initial= is not recorded"),
         (lambda t: np.exp(t, out=np.empty(3)), r"np\.exp\(\): functions with out="),

@@ -42,6 +42,8 @@ COUNTERPARTS = {
     "logit_cross_entropy": "F.binary_cross_entropy_with_logits(a[0], a[1], pos_weight=a[2], reduction='none')",
     "round_decimals": "T.round(*a)", "trunc_divide": "T.div(*a, rounding_mode='trunc')",
     "trigamma": "T.polygamma(1, *a)", "zeta": "T.special.zeta(*a)", "polygamma": "T.polygamma(2, *a)",
+    **{name: f"T.special.{name}(*a)" for name in (
+        "erfcx", "ndtr", "log_ndtr", "ndtri", "entr", "xlog1py", "i0e", "i1", "i1e")},
     "logit_bounded": "T.logit(*a, 0.05)", "masked_fill": "T.where(a[1], a[2], a[0])",
 }  # fmt: skip
 INTEGERS = {

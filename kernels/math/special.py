@@ -16,6 +16,8 @@ from ..language.intrinsics import (
     constant,
     copysign,
     floor,
+    fma,
+    polynomial,
     rarely,
     register,
     round_even,
@@ -23,7 +25,21 @@ from ..language.intrinsics import (
     trunc,
     where,
 )
-from .vector import FORMATS, fmod, pow, sin
+from .vector import (
+    FORMATS,
+    erfc_near,
+    erfcx_parts,
+    erfinv_over_x,
+    exp,
+    fmod,
+    log,
+    log1p,
+    minus_log,
+    pow,
+    root_parts,
+    sin,
+    two_product,
+)
 
 # The name to import for a (function, dtype).
 TABLE: dict[tuple[str, str], str] = {}
@@ -145,3 +161,132 @@ def hypot(x, y, k):
     ratio = smaller / where(larger > 0.0, larger, 1.0)
     size = larger * sqrt(1.0 + ratio * ratio)
     return where((a == np.inf) | (b == np.inf), np.inf, size)
+
+
+# ---------------------------------------------------------------- of the normal distribution
+
+ROOT_OF_INVERSE_PI = 0.5641895835477563
+ROOT_OF_HALF = 0.7071067811865476
+
+
+def exp_of_square(x, k, times):
+    """exp(times x**2), with what rounding leaves of the square; `times` is a power of two, or minus one."""
+    square, low = two_product(x, x * times)
+    e = exp(square, k)
+    return fma(e, low, e)
+
+
+def erfcx_from_zero(y, k):
+    """erfc(y) exp(y**2) for y >= 0, by the tail's series in 1 / y**2 where its polynomial ends."""
+    inverse = 1.0 / y
+    half = 0.5 * inverse * inverse
+    series = constant(y, 1.0)
+    for odd in (11.0, 9.0, 7.0, 5.0, 3.0, 1.0):
+        series = 1.0 - odd * half * series
+    beyond = inverse * ROOT_OF_INVERSE_PI * series
+    inner = where(y < 0.5, y, 0.5)
+    near = exp(inner * inner, k) * erfc_near(inner, k)
+    tail, low = erfcx_parts(where(y > k.ERFC_MAX, k.ERFC_MAX, y), k)
+    return where(y < 0.5, near, where(y > k.ERFC_MAX, beyond, tail + low))
+
+
+@vectorised
+def erfcx(x, k):
+    """exp(x**2) erfc(x): erfc without its underflow; infinite far below 0."""
+    size = abs(x)
+    right = erfcx_from_zero(size, k)
+    y = where(size > k.ERFC_MAX, k.ERFC_MAX, size)
+    left = 2.0 * exp_of_square(y, k, 1.0) - right
+    left = where(y * y > k.EXP_MAX - 0.8, np.inf, left)
+    return where(x < 0.0, left, right)
+
+
+def ndtr_below(y, k):
+    """ndtr(-y) for y >= 0."""
+    near = where(y > k.NDTR_MAX, k.NDTR_MAX, y)
+    return 0.5 * exp_of_square(near, k, -0.5) * erfcx_from_zero(near * ROOT_OF_HALF, k)
+
+
+@vectorised
+def ndtr(x, k):
+    """The normal distribution's function, to full relative accuracy below 0."""
+    below = ndtr_below(abs(x), k)
+    return where(x > 0.0, 1.0 - below, below)
+
+
+@vectorised
+def log_ndtr(x, k):
+    """log(ndtr(x)), also where ndtr is 0 or 1."""
+    size = abs(x)
+    deep = where(x < -1.0, size, 1.0)
+    tail = log(0.5 * erfcx_from_zero(deep * ROOT_OF_HALF, k), k) - 0.5 * deep * deep
+    below = ndtr_below(size, k)
+    other = where(x > 0.0, below, 1.0 - below)
+    return where(x < -1.0, tail, log1p(-other, k))
+
+
+@vectorised
+def ndtri(p, k):
+    """The inverse of ndtr: sqrt(2) erfinv(2 p - 1), which for small p is a function of p itself."""
+    least = where(p > 0.5, 1.0 - p, p)
+    x = 2.0 * p - 1.0
+    w, w_low = minus_log(where(least > 0.25, fma(-x, x, 1.0), 4.0 * least * (1.0 - least)), k)
+    root, root_low = root_parts(w, w_low)
+    value, low = erfinv_over_x(w, w_low, root, root_low, k)
+    far = (root + root_low) * polynomial(1.0 / root - k.NDTRI_FAR_CENTER, k.NDTRI_FAR)
+    inner = fma(x, value, x * low)
+    result = where(root > k.NDTRI_FAR_START, copysign(far, x), inner) * (1.0 / ROOT_OF_HALF)
+    edge = where(p == 0.0, -np.inf, where(p == 1.0, constant(p, np.inf), np.nan))
+    return where((p > 0.0) & (p < 1.0), result, edge)
+
+
+# ---------------------------------------------------------------- modified Bessel functions
+
+
+def bessel_near(size, first, series, k):
+    """A modified Bessel function up to BESSEL_SPLIT, by its series in the square."""
+    y = 0.25 * size * size
+    return first * fma(y, polynomial(y, series), 1.0)
+
+
+def bessel_far(size, series, k):
+    """The same times exp(-size), beyond."""
+    return polynomial(16.0 / size - 1.0, series) / sqrt(size)
+
+
+def bessel_scaled(size, first, near, far, k):
+    """A modified Bessel function times exp(-size)."""
+    inner = bessel_near(size, first, near, k) * exp(-size, k)
+    return where(size > k.BESSEL_SPLIT, bessel_far(size, far, k), inner)
+
+
+def bessel(size, first, near, far, k):
+    """A modified Bessel function; the exponential alone would be infinite too soon."""
+    half = exp(0.5 * size, k)
+    outer = bessel_far(size, far, k) * half * half
+    outer = where(size < np.inf, outer, np.inf)
+    return where(size > k.BESSEL_SPLIT, outer, bessel_near(size, first, near, k))
+
+
+@vectorised
+def i0(x, k):
+    """The modified Bessel function of order 0."""
+    return bessel(abs(x), constant(x, 1.0), k.I0_SERIES, k.I0_FAR, k)
+
+
+@vectorised
+def i0e(x, k):
+    """i0(x) exp(-|x|)."""
+    return bessel_scaled(abs(x), constant(x, 1.0), k.I0_SERIES, k.I0_FAR, k)
+
+
+@vectorised
+def i1(x, k):
+    """The modified Bessel function of order 1."""
+    return copysign(bessel(abs(x), 0.5 * abs(x), k.I1_SERIES, k.I1_FAR, k), x)
+
+
+@vectorised
+def i1e(x, k):
+    """i1(x) exp(-|x|)."""
+    return copysign(bessel_scaled(abs(x), 0.5 * abs(x), k.I1_SERIES, k.I1_FAR, k), x)

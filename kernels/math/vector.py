@@ -719,12 +719,30 @@ def erf(x, k):
     return copysign(erf_by_exp(y, k) if k.ERFC_ROOT is None else erf_by_root(y, k), x)
 
 
+def erfcx_parts(y, k):
+    """erfc(y) exp(y**2) in two parts for y >= 1/2: t ERFCX(t - CENTER) with t = 1 / (y + SHIFT)."""
+    one = constant(y, 1.0)
+    below, below_low = fast_two_sum(constant(y, k.ERFCX_SHIFT), y)  # exact for larger y too
+    t = one / below
+    t_low = t * fma(-t, below_low, fma(-t, below, one))
+    u, u_low = fast_two_sum(constant(y, -k.ERFCX_CENTER), t)
+    p, p_low = fast_fma(u, polynomial(u, k.ERFCX[2:]), k.ERFCX[1])
+    q, q_low = fast_fma(u, p, k.ERFCX[0])
+    low, slope_low = k.ERFCX_LOWS
+    q_low = fma(u_low + t_low, polynomial(u, k.ERFCX_SLOPE), fma(u, p_low + slope_low, q_low + low))
+    tail, tail_low = two_product(t, q)
+    return tail, tail_low + fma(t, q_low, t_low * q)
+
+
+def erfc_near(x, k):
+    """erfc(x) for |x| <= 1/2."""
+    total, low = fast_two_sum(constant(x, 1.0), -x)
+    return total + (low - x * polynomial(x * x, k.ERF))
+
+
 @vectorised
 def erfc(x, k):
-    """1 - erf(x), to full relative accuracy.
-
-    Beyond 1/2 it is exp(-x**2) y ERFCX(y - CENTER) with y = 1 / (x + SHIFT).
-    """
+    """1 - erf(x), to full relative accuracy."""
     size = abs(x)
     y = where(size > k.ERFC_MAX, k.ERFC_MAX, size)
     square, square_low = two_product(y, y)
@@ -738,47 +756,44 @@ def erfc(x, k):
     z = r * r
     e, e_low = fast_two_sum(1.0, near)  # exp(-y**2) is 2**n (e + e_low)
     e_low = e_low + fma(z, exp_slope(r, z, k), near_low)
-    one = constant(x, 1.0)
-    below, below_low = fast_two_sum(constant(x, k.ERFCX_SHIFT), y)  # exact for larger y too
-    t = one / below
-    t_low = t * fma(-t, below_low, fma(-t, below, one))
-    u, u_low = fast_two_sum(constant(x, -k.ERFCX_CENTER), t)
-    p, p_low = fast_fma(u, polynomial(u, k.ERFCX[2:]), k.ERFCX[1])
-    q, q_low = fast_fma(u, p, k.ERFCX[0])
-    low, slope_low = k.ERFCX_LOWS
-    q_low = fma(u_low + t_low, polynomial(u, k.ERFCX_SLOPE), fma(u, p_low + slope_low, q_low + low))
-    tail, tail_low = two_product(t, q)
-    tail_low = tail_low + fma(t, q_low, t_low * q)
+    tail, tail_low = erfcx_parts(y, k)
     value = fma(tail, e, fma(tail, e_low, tail_low * e))
     outer = value * from_bits(bits(shifted) << k.MANTISSA_BITS) * 2.0**-lift
     outer = where(x > 0.0, outer, 2.0 - outer)
-    total, low = fast_two_sum(one, -x)
-    inner = total + (low - x * polynomial(x * x, k.ERF))
-    return where(size > 0.5, outer, inner)
+    return where(size > 0.5, outer, erfc_near(x, k))
+
+
+def minus_log(product, k):
+    """-log(product) in two parts, for a product from 0 to 1."""
+    e, m = split_exponent(product, k)
+    f = m - 1.0
+    total, low = fast_two_sum(e * k.LN2_HIGH, f)
+    low = low + fma(e, k.LN2_LOW, log_tail(f, k))
+    return fast_two_sum(-total, -low)
+
+
+def erfinv_over_x(w, w_low, root, root_low, k):
+    """erfinv(x) / x in two parts, by w = -log(1 - x**2) and its root: polynomials in w, then in the root."""
+    outer = w > k.ERFINV_TAIL_START
+    far = root > k.ERFINV_FAR_START
+    inner_low, tail_low, far_low = k.ERFINV_LOWS
+    u = root - where(far, constant(w, k.ERFINV_FAR_CENTER), k.ERFINV_TAIL_CENTER)
+    pairs = zip(k.ERFINV_FAR, k.ERFINV_TAIL, strict=True)
+    coefficients = [where(far, constant(w, a), b) for a, b in pairs]
+    p, p_low = fast_fma(u, polynomial(u, coefficients[1:]), coefficients[0])
+    p_low = p_low + (root_low + where(far, constant(w, far_low), tail_low))
+    slope, slope_low = fast_fma(w, polynomial(w, k.ERFINV[2:]), k.ERFINV[1])
+    product, product_low = two_product(w, slope)
+    q, q_low = two_sum(product, constant(w, k.ERFINV[0]))
+    q_low = q_low + fma(w, slope_low, product_low) + fma(w_low, k.ERFINV[1], inner_low)
+    return where(outer, p, q), where(outer, p_low, q_low)
 
 
 @vectorised
 def erfinv(x, k):
-    """Inverse error function, by w = -log(1 - x**2): polynomials in w, then in sqrt(w)."""
-    e, m = split_exponent(fma(-x, x, 1.0), k)
-    f = m - 1.0
-    total, low = fast_two_sum(e * k.LN2_HIGH, f)
-    low = low + fma(e, k.LN2_LOW, log_tail(f, k))
-    w, w_low = fast_two_sum(-total, -low)
-    root, root_low = root_parts(w, w_low)
-    outer = w > k.ERFINV_TAIL_START
-    far = root > k.ERFINV_FAR_START
-    inner_low, tail_low, far_low = k.ERFINV_LOWS
-    u = root - where(far, constant(x, k.ERFINV_FAR_CENTER), k.ERFINV_TAIL_CENTER)
-    pairs = zip(k.ERFINV_FAR, k.ERFINV_TAIL, strict=True)
-    coefficients = [where(far, constant(x, a), b) for a, b in pairs]
-    p, p_low = fast_fma(u, polynomial(u, coefficients[1:]), coefficients[0])
-    p_low = p_low + (root_low + where(far, constant(x, far_low), tail_low))
-    slope, slope_low = fast_fma(w, polynomial(w, k.ERFINV[2:]), k.ERFINV[1])
-    product, product_low = two_product(w, slope)
-    q, q_low = two_sum(product, constant(x, k.ERFINV[0]))
-    q_low = q_low + fma(w, slope_low, product_low) + fma(w_low, k.ERFINV[1], inner_low)
-    p, p_low = where(outer, p, q), where(outer, p_low, q_low)
+    """Inverse error function, by w = -log(1 - x**2)."""
+    w, w_low = minus_log(fma(-x, x, 1.0), k)
+    p, p_low = erfinv_over_x(w, w_low, *root_parts(w, w_low), k)
     tiny = abs(x) < k.TINY_SQUARE  # then x * p_low may underflow
     lifted = where(tiny, x * 2.0**64, x)
     result = fma(lifted, p, lifted * p_low)

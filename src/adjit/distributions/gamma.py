@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ops.creation import as_tensor
-from ..ops.sampling import log_gamma_numbers, lower_gamma
+from ..ops.incomplete_gamma import igamma
+from ..ops.sampling import log_gamma_numbers
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
@@ -68,7 +69,7 @@ class Gamma(ExponentialFamily):
         )
 
     def cdf(self, value: Tensor) -> Tensor:
-        return lower_gamma(self.concentration, self.rate * self._checked(value))
+        return igamma(self.concentration, self.rate * self._checked(value))
 
     def entropy(self) -> Tensor:
         a = self.concentration

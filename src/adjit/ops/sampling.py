@@ -1,47 +1,30 @@
 """Draws of gamma, Poisson, binomial and von Mises numbers, and what gamma and von Mises numbers do as their
 parameters change.
 
-The derivative of a draw x of distribution function F(x, a) at a fixed F is -(dF/da) / (dF/dx) (implicit
-reparametrisation: Figurnov, Mohamed, Mnih, NeurIPS 2018). With a density e(x, a) the quotient is an integral
-of d(log e)/da over one tail of e, seen from x: smooth, of one sign where it counts, and without a special
-function. Gauss's and Legendre's nodes take it to the digits of the dtype, as operations of tensors, which have
-derivatives themselves.
+How the derivative of a draw is found is told in `incomplete_gamma.py`.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
-import numpy as np
-
-from ..dtypes import dtype, float32
-from ..graph.batching import Batch
+from ..dtypes import float32
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
-from ..graph.state import state as modes
 from ..kernels.ops import sampling as kernels
 from ..random import Generator
 from ..schedule.planning.recipe import GRAIN
-from ..schedule.settle import float_word
-from ..shapes import broadcast_shapes
 from ..tensor import Tensor
 from .bessel import log_i0_less_itself, lost_of_cosine
 from .comparison import where
 from .drawing import drawing, start
+from .incomplete_gamma import ACCURACY, broadcast, check_floating, rule_for, slope_of
 
 COST = (
     64  # element operations that one number is worth: a block of the generator and a few logarithms
 )
-
-# Of each dtype: the nodes of an integral, and the exponent at which its tail is cut off.
-ACCURACY = {"float32": (20, 18.0), "float64": (32, 40.0)}
-SLOPES = {
-    "float32": (14, 16.0),
-    "float64": (32, 40.0),
-}  # of the kernel: off by 4e-6 and 1e-10 at most
 
 
 def drawn_for(
@@ -55,139 +38,6 @@ def drawn_for(
         kernel, dense, [(dense[0].shape, kind)], bind={"T": kind}, scalars=start(draw, generator),
         draw=draw, n=size, grain=max(1, GRAIN // COST), fallible=bool(messages), messages=messages,
     )  # fmt: skip
-
-
-def check_floating(name: str, x: Tensor) -> None:
-    """Raise for dtypes without a kernel."""
-    if not x.dtype.is_floating_point:
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{x.dtype.legacy}'")
-
-
-# --------------------------------------------------------------------------- integrals of tails
-
-
-@functools.cache
-def rule_of(count: int) -> list[tuple[float, float]]:
-    """Gauss's and Legendre's nodes for [0, 1], each with its weight.
-
-    Integrals go over them one by one: a loop of elementwise operations, which becomes one kernel.
-    """
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    return list(zip(((nodes + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
-
-
-def rule_for(kind: dtype) -> list[tuple[float, float]]:
-    """The nodes of a dtype's integrals."""
-    return rule_of(ACCURACY[kind.name][0])
-
-
-def gamma_tail(alpha: Tensor, z: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
-    """Integrals over the tail of the gamma density on that side of z which is away from `alpha`.
-
-    With t = z exp(+-s) these are of e(t) dt over e(z) z, and of |gap + log(z / t)| e(t) dt over e(z) z. All
-    inputs have one shape.
-    """
-    depth = ACCURACY[alpha.dtype.name][1]
-    side = where(z < alpha, -1.0, 1.0).to(alpha.dtype)
-    slope = (alpha - z).abs()
-    # The end of the tail: slope * s + z * (exp(side * s) - 1 - side * s) = depth, by Newton's steps.
-    end, m, c = (x.detach() for x in (side, slope, z))
-    length = 2 * depth / (m + (m * m + 2 * depth * c).sqrt())
-    for _ in range(3):
-        power = (end * length).expm1()
-        height = m * length + c * (power - end * length)
-        length = length - (height - depth) / (m + c * end * power)
-    total: Any = 0.0
-    first: Any = 0.0
-    for node, weight in rule_for(alpha.dtype):
-        s = length * node
-        t = side * s
-        density = (z * (t - t.expm1()) - slope * s).exp() * weight
-        total, first = total + density, first + density * s
-    return total * length, (first - total * side * gap) * length
-
-
-def log_gamma_slope(alpha: Tensor, w: Tensor) -> Tensor:
-    """How the logarithm w of a gamma number moves as its shape `alpha` does. Differentiable.
-
-    Below both 1 and z the recurrence of the incomplete gamma function leads to `alpha + 1`.
-    """
-    z = w.exp()
-    is_low = (alpha < 1) & (z < alpha + 1)
-    shape = where(is_low, alpha + 1, alpha)
-    gap = shape.digamma() - w
-    _, moment = gamma_tail(shape, z, gap)
-    return where(is_low, (moment * z + gap) / alpha, moment)
-
-
-@operation("StandardGammaGradBackward0")
-def gamma_slopes(alpha: Tensor, w: Tensor) -> Tensor:
-    """`log_gamma_slope` as one kernel."""
-    kind = w.dtype
-    nodes, depth = SLOPES[kind.name]
-    rule = [float_word(x) for pair in rule_of(nodes) for x in pair]
-    found: Tensor = launch(
-        kernels.gamma_slopes, (alpha.to(kind).contiguous(), w.contiguous()), [(w.shape, kind)],
-        bind={"T": kind}, words=(float_word(depth), nodes, *rule), n=w.numel(),
-        grain=max(1, GRAIN // (8 * len(rule))),
-    )  # fmt: skip
-    return found
-
-
-@gamma_slopes.batched
-def _(batch: Batch, alpha: Tensor, w: Tensor) -> Any:
-    return batch.wrapped(gamma_slopes(batch.full(alpha), batch.full(w)))
-
-
-def slope_of(alpha: Tensor, w: Tensor) -> Tensor:
-    """`log_gamma_slope`, made of other operations where it may be differentiated."""
-    return log_gamma_slope(alpha, w) if modes.grad else gamma_slopes(alpha, w)
-
-
-def lower_gamma(alpha: Tensor, x: Tensor) -> Tensor:
-    """The regularised lower incomplete gamma function: the distribution function of gamma numbers.
-
-    Differentiable in both.
-    """
-    check_floating("igamma", x)
-    return lower_gamma_of(*broadcast(alpha, x))
-
-
-def broadcast(*tensors: Tensor) -> list[Tensor]:
-    """Tensors in their common shape."""
-    shape = broadcast_shapes(*[x.shape for x in tensors])
-    return [x.expand(shape) for x in tensors]
-
-
-def log_gamma_density(alpha: Tensor, x: Tensor) -> Tensor:
-    """log(x**alpha exp(-x) / gamma(alpha)): the density at log(x); for large `alpha` without cancellation."""
-    d = (x - alpha) / alpha
-    series = (1 / 12 - 1 / (360 * alpha * alpha)) / alpha
-    large = alpha * (d.log1p() - d) + 0.5 * (alpha / (2 * math.pi)).log() - series
-    return where(alpha < 100, alpha * x.log() - x - alpha.lgamma(), large)
-
-
-@operation("IgammaBackward0")
-def lower_gamma_of(alpha: Tensor, x: Tensor) -> Tensor:
-    """`lower_gamma` of tensors of one shape."""
-    is_low = (alpha < 1) & (x < alpha + 1)
-    shape = where(is_low, alpha + 1, alpha)
-    tail, _ = gamma_tail(shape, x, x)
-    part = log_gamma_density(shape, x).exp() * tail
-    lower = where(x < shape, part, 1 - part)
-    lower = where(is_low, lower + log_gamma_density(alpha, x).exp() / alpha, lower)
-    return where(x == math.inf, 1.0, where(x == 0, 0.0, lower)).to(x.dtype)
-
-
-@lower_gamma_of.vjp
-def _(g: Tensor, alpha: Tensor, x: Tensor) -> Any:
-    density = g * log_gamma_density(alpha, x).exp()
-    g_alpha = -density * slope_of(alpha, x.log())
-    g_x = density / x
-    return g_alpha, g_x
-
-
-lower_gamma_of.batched_as_body()
 
 
 # --------------------------------------------------------------------------- gamma

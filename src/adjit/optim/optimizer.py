@@ -17,7 +17,7 @@ from ..autograd.modes import enable_grad, is_grad_enabled
 from ..dtypes import get_default_dtype
 from ..graph import write
 from ..graph.node import RemovableHandle
-from ..graph.state import record_gradients
+from ..graph.state import record_gradients, resume_gradients
 from ..graph.state import state as switches
 from ..ops.creation import tensor, zeros, zeros_like
 from ..ops.steps import go_together, rule_step
@@ -779,8 +779,10 @@ class PerParameterOptimizer(Optimizer):
             for group in self.param_groups:
                 self._step_group(group)
         finally:
-            if before is not is_recorded:
-                record_gradients(before)
+            if before and not is_recorded:
+                resume_gradients()
+            elif is_recorded and not before:
+                record_gradients(False)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:

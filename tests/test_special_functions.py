@@ -1,0 +1,132 @@
+"""Functions of statistics and physics, beside mpmath's digits: a few units of the last place everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from against_torch import agree, agree_in_error, agree_in_gradients
+from mpmath import mp
+from scipy import special
+
+import adjit
+
+ULPS = 4.0
+INF, NAN = float("inf"), float("nan")
+
+
+def normal(x: Any) -> Any:
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+def quantile(p: Any) -> Any:
+    """The number below which a normal one is with probability p, by Newton's method in log(p)."""
+    y = mpmath.mpf(float(special.ndtri(float(p))))
+    for _ in range(6):
+        below = normal(y)
+        density = mpmath.exp(-y * y / 2) / mpmath.sqrt(2 * mpmath.pi)
+        y -= mpmath.log(below / p) * below / density
+    return y
+
+
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "erfcx": lambda x: mpmath.exp(x * x) * mpmath.erfc(x),
+    "ndtr": normal,
+    "log_ndtr": lambda x: mpmath.log(normal(x)) if x < 1 else mpmath.log1p(-normal(-x)),
+    "ndtri": quantile,
+    "entr": lambda x: -x * mpmath.log(x),
+    "i0": lambda x: mpmath.besseli(0, x),
+    "i1": lambda x: mpmath.besseli(1, x),
+    "i0e": lambda x: mpmath.besseli(0, x) * mpmath.exp(-abs(x)),
+    "i1e": lambda x: mpmath.besseli(1, x) * mpmath.exp(-abs(x)),
+}
+# Where they are neither 0 nor infinite, at float32 and at float64.
+RANGES = {
+    "erfcx": ((-9, 60), (-26, 90)),
+    "ndtr": ((-13, 6), (-37, 9)),
+    "log_ndtr": ((-300, 13), (-1000, 37)),
+    "entr": ((1e-30, 50), (1e-200, 50)),
+    "i0": ((-88, 88), (-713, 713)),
+    "i1": ((-88, 88), (-713, 713)),
+    "i0e": ((-300, 300), (-1000, 1000)),
+    "i1e": ((-300, 300), (-1000, 1000)),
+}
+
+
+def points(name: str, dtype: str) -> np.ndarray:
+    rng = np.random.default_rng(len(name))
+    if name == "ndtri":
+        least = -37 if dtype == "float32" else -300
+        found = [rng.uniform(0, 1, 60), 10.0 ** rng.uniform(least, 0, 60)]
+        return np.concatenate([*found, 1 - 10.0 ** rng.uniform(-6, 0, 30)]).astype(dtype)
+    low, high = RANGES[name][dtype == "float64"]
+    near = max(low, -9), min(high, 9)
+    drawn = [rng.uniform(low, high, 80), rng.uniform(*near, 80), 10.0 ** rng.uniform(-20, 0, 20)]
+    return np.concatenate(drawn).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", EXACT)
+def test_a_few_units_of_the_last_place(name: str, dtype: str) -> None:
+    x = points(name, dtype)
+    found = getattr(adjit.special, name)(adjit.tensor(x)).numpy()
+    with mp.workdps(40):
+        for at, value in zip(x, found, strict=True):
+            exact = EXACT[name](mpmath.mpf(float(at)))
+            unit = np.spacing(abs(np.dtype(dtype).type(float(exact))))
+            if np.isfinite(unit):
+                error = abs(mpmath.mpf(float(value)) - exact) / mpmath.mpf(float(unit))
+                assert error <= ULPS, (float(at), float(value), float(exact))
+
+
+EDGES = {
+    "erfcx": [(0.0, 1.0), (INF, 0.0), (-INF, INF), (-30.0, INF), (1e300, 5.641895835477563e-301)],
+    "ndtr": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (-40.0, 0.0)],
+    "log_ndtr": [(INF, 0.0), (-INF, -INF), (-1e10, -5e19), (40.0, 0.0)],
+    "ndtri": [(0.0, -INF), (1.0, INF), (0.5, 0.0), (-0.1, NAN), (1.5, NAN), (5e-324, -38.46740561714434)],
+    "entr": [(0.0, 0.0), (-0.0, 0.0), (-1.0, -INF), (-INF, -INF), (INF, -INF), (1.0, 0.0)],
+    "i0": [(0.0, 1.0), (INF, INF), (-INF, INF), (720.0, INF)],
+    "i1": [(0.0, 0.0), (INF, INF), (-INF, -INF), (-720.0, -INF), (1e-310, 5e-311)],
+    "i0e": [(0.0, 1.0), (INF, 0.0), (-INF, 0.0)],
+    "i1e": [(0.0, 0.0), (INF, 0.0), (-INF, -0.0)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(name: str) -> None:
+    x, wanted = np.array([*EDGES[name], (NAN, NAN)]).T
+    found = getattr(adjit.special, name)(adjit.tensor(x)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-15)
+
+
+INSIDE = np.array([0.05, 0.3, 0.5, 0.8])
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_derivatives_are_those_of_pytorch(name: str) -> None:
+    x = INSIDE if name in ("ndtri", "entr") else np.array([-2.5, -0.4, 0.0, 0.3, 1.7, 9.5])
+    agree_in_gradients(lambda lib, t: getattr(lib.special, name)(t), x, rtol=1e-7, atol=1e-12)
+
+
+def test_products_with_logarithms() -> None:
+    x, y = np.array([0.0, 0.0, 2.0, NAN, 0.0]), np.array([-1.0, INF, 1.0, 1.0, NAN])
+    for call in (
+        lambda lib, a, b: lib.special.xlog1py(a, b),
+        lambda lib, a, b: lib.special.xlog1py(2, b),
+        lambda lib, a, b: lib.special.xlog1py(a, 3.0),
+    ):
+        agree(call, x, y)
+    agree_in_gradients(lambda lib, a, b: lib.special.xlog1py(a, b), INSIDE, INSIDE * 2)
+
+
+def test_gamma_functions_of_several_dimensions() -> None:
+    x = np.array([2.6, 3.0, 10.5])
+    for p in (1, 2, 5):
+        agree(lambda lib, t, p=p: lib.mvlgamma(t, p), x, rtol=1e-12)
+        agree_in_gradients(lambda lib, t, p=p: lib.special.multigammaln(t, p), x)
+    agree(lambda lib, t: t.mvlgamma(2), np.array([3, 4]))
+    agree(lambda lib, t: t.clone().mvlgamma_(2), x, rtol=1e-12)
+    agree_in_error(lambda lib, t: lib.mvlgamma(t, 0), x)
