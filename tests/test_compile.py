@@ -1743,6 +1743,7 @@ TWICE = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("name", TWICE)
 def test_gradients_of_gradients_through_a_capture(name, replays):
     """The second and the third derivative are those of the same lines uncaptured, bit for bit."""

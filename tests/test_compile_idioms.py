@@ -1283,6 +1283,7 @@ def test_it_is_captured_and_gives_the_same(name):
     assert captured == calls(CASES[name], lambda f: f)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
 @pytest.mark.parametrize("name", AS_USUAL)
 def test_what_runs_as_usual_says_why(name):

@@ -66,6 +66,7 @@ def test_a_group_of_bodies(dtype, strides):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("length", [6, 2500])
 def test_a_group_with_the_sum_of_its_rows(length):
     dtype, size = adjit.float32, 2 * length

@@ -767,6 +767,7 @@ PART_OPS = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("read_view", [False, True], ids=["base", "view"])
 @pytest.mark.parametrize("op", PART_OPS)
 @pytest.mark.parametrize("name", VIEWS)
@@ -1255,6 +1256,7 @@ COPIED = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("way", ["from_numpy", "numpy", "data_ptr"])
 @pytest.mark.parametrize("name", [*OVER, *COPIED])
 def test_writes_reach_the_memory_that_others_look_at(name, way):

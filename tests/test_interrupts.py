@@ -467,6 +467,7 @@ def as_twins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_wanted", False)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("write", WRITES)
 def test_a_write_is_recorded_whole_or_not_at_all(write: str, recorder: str) -> None:
     assert all_or_nothing(WRITES[write], 60) > 0 or recorder == "machine code"

@@ -462,6 +462,7 @@ def test_blocks_of_mobilenet_v3_beside_pytorch(size: int, last: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7 * max(np.abs(b).max(), 1))
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("width", [2, 3, loops.SHORT, loops.SHORT + 1, 16, 17])
 def test_rows_of_few_elements(width: int, dtype: str) -> None:
