@@ -8,7 +8,7 @@ import numpy as np
 
 import adjit
 from adjit.nn import functional as F
-from adjit.ops import sampling
+from adjit.ops import incomplete_gamma, sampling
 from adjit.ops.recurrent import KINDS, recurrent_layer
 
 rng = np.random.default_rng(0)
@@ -187,7 +187,7 @@ NEARLY = {
     "batch norm, channels last": lambda: F.batch_norm(
         normal(4, 5, 5, 3).permute(0, 3, 1, 2), None, None, training=True
     ),
-    "slopes of gamma numbers": lambda: sampling.gamma_slopes(
+    "slopes of gamma numbers": lambda: incomplete_gamma.gamma_slopes(
         adjit.tensor([0.3, 0.9, 1.0, 2.5, 40.0]), adjit.tensor([-2.0, 0.5, -0.5, 1.5, 3.6])
     ),
     "distances of another order": lambda: adjit.cdist(normal(3, 7), normal(4, 7), 1.5),

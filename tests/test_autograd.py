@@ -359,6 +359,7 @@ def test_ops_that_save_nothing_can_run_backward_twice(function):
     same(x.grad, 2 * once)
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize(
     "function",
     [

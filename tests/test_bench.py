@@ -168,7 +168,7 @@ def program_cases() -> list[Any]:
     return [pytest.param(p, id=p.name) for p in (*programs, *applications, *views, *transforms)]
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("program", program_cases())
 def test_a_program_computes_in_adjit_what_pytorch_computes(
     bench: dict[str, ModuleType], program: Any

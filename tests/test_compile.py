@@ -1456,7 +1456,7 @@ def road(request, monkeypatch):
                 family.load(compiling=True)
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_captured_equals_uncaptured(name, replays, road):
     made, replayed = PROGRAMS[name]

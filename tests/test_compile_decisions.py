@@ -312,7 +312,7 @@ class Machine:
         )
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_steps_change_what_they_did(seed):
     observed = []

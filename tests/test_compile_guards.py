@@ -76,7 +76,7 @@ def replays(monkeypatch):
     return counts
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("words", [True, False], ids=["words", "asked"])
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_compiled_gives_what_the_function_gives(name, words, replays, monkeypatch):

@@ -1276,7 +1276,7 @@ def calls(make, wrap):
     return [bits(function(*arguments)) for _ in range(6)]
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("name", sorted(CASES.keys() - AS_USUAL.keys()))
 def test_it_is_captured_and_gives_the_same(name):
     captured = calls(CASES[name], lambda f: T.compile(f, fullgraph=True))

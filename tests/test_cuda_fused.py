@@ -146,7 +146,7 @@ PROGRAMS = {  # and the kernel that they have to come to
 }
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(5)
 @pytest.mark.parametrize(
     ("name", "shape"), [*((name, (16, 70)) for name in PROGRAMS), ("rows", (2, 600))]
 )

@@ -59,6 +59,7 @@ def test_a_kernel_gives_the_bits_of_the_cpu(name):
     check(CASES[name])
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("name", NEARLY)
 def test_a_kernel_gives_nearly_what_the_cpu_gives(name):
     check(NEARLY[name], exact=False)

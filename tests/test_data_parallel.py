@@ -52,6 +52,7 @@ def trained(T, dist, rank, size):
     return *steps, list(net.state_dict())
 
 
+@pytest.mark.in_turn(3)
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_gradients_are_those_of_the_whole_batch(size):

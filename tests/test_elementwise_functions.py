@@ -757,6 +757,7 @@ def of_rounds(a, b, c, d, e, h, flag):
     return x * a - c
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("of_many", [of_many, of_rounds])
 def test_many_gradients_come_of_the_way_back(monkeypatch, of_many):
     """Beside forward mode, and to second order, as plain Python."""

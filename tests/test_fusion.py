@@ -242,6 +242,7 @@ def run(seed, sizes, data, hold, grad=True):
     return shown
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_fused_equals_unfused(seed, plans, monkeypatch):
     monkeypatch.setattr(row_groups, "MIN_WIDTH", 2 if seed % 2 else 1 << 60)  # one structure a seed

@@ -76,6 +76,7 @@ def is_legal(call: str, kind: str, palette: Palette, seed: int) -> bool:
 # ----- programs -----
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("number", range(3))
 def test_programs_do_the_same_in_every_way(processes: ways.Workers, number: int) -> None:
     @settings(
@@ -96,6 +97,7 @@ def check(processes: ways.Workers, program: Program, names: list[str]) -> None:
         pytest.fail(f"{found[0]}: {what}\n{shorter}", pytrace=False)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_was_found_stays_mended(processes: ways.Workers, path: Path) -> None:
     check(processes, Program.read(path.read_text()), processes.names)

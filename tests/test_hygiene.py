@@ -326,6 +326,7 @@ def check_names(case: Case, share: int, turn: int) -> int:
     return len(words)
 
 
+@pytest.mark.in_turn(4)
 @named(OPS)
 def test_a_body_may_call_its_own_what_the_loops_around_it_call_theirs(op: Elementwise) -> None:
     for turn, case in enumerate(cases_of(op)):
@@ -402,6 +403,7 @@ def layouts(rows: int, columns: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("size", [(4, 3), (130, 70)], ids=str)
 @pytest.mark.parametrize("layout", layouts(1, 1))
 def test_a_body_with_all_the_wrong_names_computes_what_it_says(hostile, layout, size) -> None:

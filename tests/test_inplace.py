@@ -598,7 +598,7 @@ NEEDS = {
 }
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6)
 @pytest.mark.parametrize("written", ["operand", "result"])
 @pytest.mark.parametrize("name", NEEDS)
 def test_a_write_is_noticed_or_harmless(name, written):

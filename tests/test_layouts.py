@@ -86,7 +86,7 @@ def drawn(op: Elementwise, turn: int, dtype: Any, rank: int) -> tuple[list[Any],
     return made, LAYOUTS[("of a column", "of a row")[turn]](g)
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("turn", [0, 1])
 @named(SMOOTH_OPS)
 def test_every_op_and_its_gradients_alone(op: Elementwise, turn: int) -> None:
@@ -139,7 +139,7 @@ def around_sums(ops: list[Elementwise], operands: list[list[Any]], dims: Any) ->
     return [loss, *[t for t in found if t is not None]]
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(13)
 @pytest.mark.parametrize("turn", range(3))
 @pytest.mark.parametrize("batch", range(-(-len(SMOOTH_OPS) // BATCH)))
 def test_every_op_around_sums(batch: int, turn: int, planned: None) -> None:
@@ -305,7 +305,7 @@ def stepped_by_two(n: int) -> Any:
     return T.tensor(numbers(2 * n))[::2]
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_rows_as_wide_as_make_a_difference(width: int, more: int) -> None:
@@ -536,7 +536,7 @@ def test_runs_of_rows_wherever_threads_cut_them(
         T.set_num_threads(before)
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(5)
 @pytest.mark.parametrize("dtype", dtypes.SUPPORTED, ids=str)
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
 def test_sums_of_rows_of_few_elements(width: int, dtype: Any) -> None:

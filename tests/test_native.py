@@ -1757,6 +1757,7 @@ SENDING = {
 }
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("first", ARRIVING)
 @pytest.mark.parametrize(
     ("name", "shape"),  # small gradients are summed later

@@ -643,7 +643,7 @@ CASES |= {
 }  # fmt: skip
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6)
 @pytest.mark.parametrize("name", CASES)
 def test_graph_gives_what_the_function_gives(name):
     function, *inputs = CASES[name]

@@ -68,6 +68,7 @@ PROGRAMS = [root_mean_square, layer_norm, softmax, normalised, affine,
             attention_weights, log_probabilities, residual, two_norms]  # fmt: skip
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_function_of_rows_with_its_gradients(program, plans):  # noqa: F811
     def look(sizes):

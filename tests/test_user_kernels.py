@@ -573,6 +573,7 @@ COMPILED = (
 )  # fmt: skip
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize(
     ("f", "args"),
     [s for s in STATEMENTS if s[0] in COMPILED],
@@ -1631,6 +1632,7 @@ SHARED = [(arrays_of_rounds, (np.linspace(0.1, 1, 41), Y[:5], 0.4)),
           (overwritten, (np.linspace(0.1, 1, 53), Y, 0.4))]  # fmt: skip
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize(("f", "args"), SHARED, ids=lambda v: getattr(v, "__name__", ""))
 def test_prange_has_the_same_bits_on_any_number_of_threads(f, args):
     value_and_grad = adjit.value_and_grad(f)
@@ -2170,6 +2172,7 @@ def test_arrays_are_filled_with_the_sign_of_zero(fill):
 # ----- random programs -----
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("fuzz", [("fuzz_kernels.py", "20", "500"), ("fuzz_names.py", "150", "0")])
 def test_random_programs_as_plain_python(fuzz):
     command = [sys.executable, str(Path(__file__).parent / fuzz[0]), *fuzz[1:]]

@@ -42,7 +42,7 @@ def _(g, x):
     ref=reference.ndtr, domain=(-3, 3), dtypes=floating, backward_name="SpecialNdtrBackward0"
 )
 def ndtr(x):
-    """How likely a standard normal number is below x, to full relative accuracy for x below 0 too.
+    """The probability that a standard normal number is below x, to its own digits far below 0 too.
 
     Differentiable. Integers give the default floating dtype.
 

@@ -56,8 +56,8 @@ _COMPOSED: dict[str, Function] = {
     "vecdot": lambda x, y: (x * y).sum(-1),
 }
 _OF_SCIPY = {
-    "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
-    "i0e", "i1", "i1e", "log1p", "log_ndtr", "logit", "ndtr", "ndtri", "psi", "xlog1py", "xlogy",
+    "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln",
+    "i0", "i0e", "i1", "i1e", "log1p", "log_ndtr", "logit", "ndtr", "ndtri", "psi", "xlog1py", "xlogy",
 }  # fmt: skip
 _REDUCED = {
     "add": "sum", "logaddexp": "logsumexp", "logical_and": "all", "logical_or": "any", "maximum": "amax",
@@ -190,7 +190,7 @@ def _function(ufunc: Any, method: str = "__call__") -> Function | None:
     scipy_special = sys.modules.get("scipy.special")
     if method in _WAYS and ufunc is getattr(scipy_special, name, None):
         is_known = name in _OF_SCIPY and method != "reduce"
-        return namespace["special"][name] if is_known else None
+        return _named(namespace["special"], name if is_known else None)
     return None
 
 
