@@ -630,8 +630,8 @@ UNARY = """
 abs neg sign signbit reciprocal sqrt rsqrt square floor ceil round trunc fix frac deg2rad rad2deg
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc
 erf erfc erfinv lgamma sigmoid logit relu nan_to_num isnan isinf isfinite isposinf isneginf
-logical_not positive isreal special.expit special.gammaln special.erfcx special.ndtr special.log_ndtr
-special.ndtri special.entr i0 special.i0 special.i0e special.i1 special.i1e
+logical_not positive isreal special.expit special.gammaln special.ndtri special.entr
+special.i0e
 """
 ACTIVATIONS = """
 relu6 leaky_relu elu selu celu gelu silu mish hardtanh hardsigmoid hardswish hardshrink softshrink

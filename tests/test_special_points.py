@@ -78,6 +78,8 @@ DIGITS = (
 )
 SIXTH = "PyTorch has 1 / 6 in float32"
 LIMIT = "the limit here, NaN there"
+TAIL = "PyTorch's tails are differences of numbers near 1, or exponentials of rounded squares"
+NO_NAN = "PyTorch's gradient is that of 0"
 APART = {
     "remainder": [Apart(QUOTIENT, lambda x, y: huge(x / y))],
     "fmod": [Apart(QUOTIENT, lambda x, y: huge(x / y))],
@@ -97,6 +99,14 @@ APART = {
         Apart(LIMIT, np.isinf, "gradient"),
     ],
     "polygamma": [Apart(LIMIT, np.isinf)],
+    "erfcx": [Apart(DIGITS, lambda x: x > 5, "gradient")],
+    "ndtr": [Apart(TAIL, lambda x: abs(x) > 3)],
+    "log_ndtr": [Apart(TAIL, lambda x: abs(x) > 5)],
+    "ndtri": [Apart(TAIL, lambda x: x < 1e-15, "gradient")],
+    "i0": [Apart(LIMIT, np.isinf)],
+    "i0e": [Apart(DIGITS, lambda x: abs(x) > 80, "gradient")],
+    "i1": [Apart(LIMIT, lambda x: abs(x) > 700), Apart(NO_NAN, np.isnan, "gradient")],
+    "i1e": [Apart(DIGITS, lambda x: abs(x) > 1.5, "gradient"), Apart(NO_NAN, np.isnan, "gradient")],
     "logit_cross_entropy": [Apart(LIMIT, lambda x, y, f: np.isinf(y))],
     "zeta": [
         Apart(LIMIT, lambda x, y: (x > 1e15) | (y > 1e15) | np.isnan(x)),
