@@ -130,3 +130,44 @@ def test_gamma_functions_of_several_dimensions() -> None:
     agree(lambda lib, t: t.mvlgamma(2), np.array([3, 4]))
     agree(lambda lib, t: t.clone().mvlgamma_(2), x, rtol=1e-12)
     agree_in_error(lambda lib, t: lib.mvlgamma(t, 0), x)
+
+
+# ----- incomplete gamma functions -----
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 5e-4), ("float64", 2e-10)])
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_have_digits_in_both_tails(
+    name: str, dtype: str, rtol: float
+) -> None:
+    rng = np.random.default_rng(0)
+    alpha = 10.0 ** rng.uniform(-2, 2, 400)
+    x = alpha * 10.0 ** rng.uniform(-2, 0.7, 400)
+    alpha, x = alpha.astype(dtype), x.astype(dtype)
+    wanted = getattr(special, name)(alpha.astype("float64"), x.astype("float64"))
+    found = getattr(adjit.special, name)(adjit.tensor(alpha), adjit.tensor(x)).numpy()
+    kept = wanted > 1e-30
+    assert kept.mean() > 0.8
+    np.testing.assert_allclose(found[kept], wanted[kept], rtol=rtol)
+
+
+def test_incomplete_gamma_functions_at_the_edges_are_those_of_pytorch() -> None:
+    points = [0.0, 1.0, -1.0, 0.5, INF]
+    alpha, x = np.array([(a, b) for a in points for b in points]).T
+    others = adjit.tensor(points, dtype=adjit.float64)
+    for name in ("igamma", "igammac"):
+        agree(lambda lib, a, b, name=name: getattr(lib, name)(a, b), alpha, x)
+        for pair in (
+            (others, others * NAN),
+            (others * NAN, others),
+        ):  # PyTorch's is a number for some
+            assert getattr(adjit, name)(*pair).isnan().all()
+    agree_in_error(lambda lib, a, b: lib.igammac(a, b), np.array([1]), np.array([2]))
+
+
+def test_incomplete_gamma_functions_have_gradients_in_both() -> None:
+    alpha = adjit.tensor([0.3, 0.9, 2.0, 7.0, 30.0], dtype=adjit.float64, requires_grad=True)
+    x = adjit.tensor([0.2, 1.5, 1.0, 9.0, 40.0], dtype=adjit.float64, requires_grad=True)
+    for function in (adjit.igamma, adjit.igammac):
+        assert adjit.autograd.gradcheck(function, (alpha, x))
+        assert adjit.autograd.gradgradcheck(function, (alpha, x))

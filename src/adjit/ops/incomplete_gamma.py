@@ -170,7 +170,8 @@ def with_edges(alpha: Tensor, x: Tensor, inside: Tensor, at_zero: float) -> Tens
     value = where((x == math.inf) | (alpha == 0), 1 - at_zero, inside)
     value = where((x == 0) | (alpha == math.inf), at_zero, value)
     both = ((x == 0) & (alpha == 0)) | ((x == math.inf) & (alpha == math.inf))
-    return where(both | (x < 0) | (alpha < 0) | (alpha != alpha), math.nan, value).to(x.dtype)
+    undefined = both | ~(x >= 0) | ~(alpha >= 0)  # NaN among them
+    return where(undefined, math.nan, value).to(x.dtype)
 
 
 @operation("IgammaBackward0")
