@@ -54,9 +54,10 @@ if part in ("look", "run"):
 
 FEW = {  # programs of `on_level.py` that stand for all
     "exp adjit.float32", "pow adjit.float64", "lgamma adjit.float32", "where adjit.float64", "chain, fused",
-    "long sums", "whole numbers", "conversions", "convolution of points float64",
+    "long sums", "whole numbers", "conversions", "norms",
+    "convolution of points float64",
 }  # fmt: skip
-LONG = ["norms", "sorted", "convolution float32", "attention float32"]  # which take turns
+LONG = ["sorted", "convolution float32", "attention float32"]  # which take turns
 TURN = os.environ.get("ADJIT_TEST_TURN")
 FEW.update([LONG[int(TURN) % len(LONG)]] if TURN else LONG)
 FEWER = {"exp adjit.float32", "conversions", "long sums", "convolution of points float64"}  # to run

@@ -130,6 +130,8 @@ def test_gamma_functions_of_several_dimensions() -> None:
     agree(lambda lib, t: t.mvlgamma(2), np.array([3, 4]))
     agree(lambda lib, t: t.clone().mvlgamma_(2), x, rtol=1e-12)
     agree_in_error(lambda lib, t: lib.mvlgamma(t, 0), x)
+    agree_in_error(lambda lib, t: lib.mvlgamma(t, 2.5), x)
+    agree_in_error(lambda lib, t: lib.mvlgamma(t, 1), np.array([True]))
 
 
 # ----- incomplete gamma functions -----
@@ -162,7 +164,16 @@ def test_incomplete_gamma_functions_at_the_edges_are_those_of_pytorch() -> None:
             (others * NAN, others),
         ):  # PyTorch's is a number for some
             assert getattr(adjit, name)(*pair).isnan().all()
-    agree_in_error(lambda lib, a, b: lib.igammac(a, b), np.array([1]), np.array([2]))
+
+
+def test_incomplete_gamma_functions_have_the_dtypes_of_pytorch() -> None:
+    whole, half, single = np.array([1, 2]), np.array([0.5, 2.5]), np.float32([1.5, 2.0])
+    for call in (lambda lib, a, b: lib.igamma(a, b), lambda lib, a, b: lib.special.gammaincc(a, b)):
+        for pair in ((half, single), (single, half), (single, whole), (whole, single)):
+            agree(call, *pair)
+        agree(call, single, np.float64(2.0))  # without axes
+    for name in ("igamma", "igammac"):
+        agree_in_error(lambda lib, a, b, name=name: getattr(lib, name)(a, b), whole, whole)
 
 
 def test_incomplete_gamma_functions_have_gradients_in_both() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import dtype
+from ..dtypes import dtype, result_type
 from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
@@ -30,16 +30,8 @@ from .comparison import where
 
 # Of each dtype: the nodes of an integral, and the exponent at which its tail is cut off.
 ACCURACY = {"float32": (20, 18.0), "float64": (32, 40.0)}
-SLOPES = {
-    "float32": (14, 16.0),
-    "float64": (32, 40.0),
-}  # of the kernel: off by 4e-6 and 1e-10 at most
-
-
-def check_floating(name: str, x: Tensor) -> None:
-    """Raise for dtypes without a kernel."""
-    if not x.dtype.is_floating_point:
-        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{x.dtype.legacy}'")
+# The same of the kernel, which is off by 4e-6 and 1e-10 at most.
+SLOPES = {"float32": (14, 16.0), "float64": (32, 40.0)}
 
 
 @functools.cache
@@ -149,20 +141,16 @@ def upper_by_series(alpha: Tensor, x: Tensor) -> Tensor:
     return -(level - (1 + alpha).lgamma()).expm1() - (level - alpha.lgamma()).exp() * series
 
 
-def sides(alpha: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The regularised incomplete gamma functions of tensors of one shape, the lower and the upper one: each by
-    its own tail, where it is small."""
+def tail_at(alpha: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The share of the tail beyond x, away from `alpha`, and whether that is the lower one.
+
+    Below both 1 and x it is the tail of `alpha + 1`: the lower function has besides what comes third.
+    """
     is_low = (alpha < 1) & (x < alpha + 1)
     shape = where(is_low, alpha + 1, alpha)
     tail, _ = gamma_tail(shape, x, x)
-    part = log_gamma_density(shape, x).exp() * tail
     more = where(is_low, log_gamma_density(alpha, x).exp() / alpha, 0.0)
-    is_below = x < shape
-    lower = where(is_below, part, 1 - part) + more
-    is_small = (alpha < 1) & (x < SERIES_END)
-    upper = where(is_below, 1 - part, part) - more
-    upper = where(is_small, upper_by_series(alpha, x.clamp(max=SERIES_END)), upper)
-    return lower, upper
+    return log_gamma_density(shape, x).exp() * tail, x < shape, more
 
 
 def with_edges(alpha: Tensor, x: Tensor, inside: Tensor, at_zero: float) -> Tensor:
@@ -177,13 +165,18 @@ def with_edges(alpha: Tensor, x: Tensor, inside: Tensor, at_zero: float) -> Tens
 @operation("IgammaBackward0")
 def lower_gamma(alpha: Tensor, x: Tensor) -> Tensor:
     """`igamma` of tensors of one shape."""
-    return with_edges(alpha, x, sides(alpha, x)[0], 0.0)
+    tail, is_lower, more = tail_at(alpha, x)
+    return with_edges(alpha, x, where(is_lower, tail, 1 - tail) + more, 0.0)
 
 
 @operation("IgammacBackward0")
 def upper_gamma(alpha: Tensor, x: Tensor) -> Tensor:
     """`igammac` of tensors of one shape."""
-    return with_edges(alpha, x, sides(alpha, x)[1], 1.0)
+    tail, is_lower, more = tail_at(alpha, x)
+    upper = where(is_lower, 1 - tail, tail) - more
+    is_small = (alpha < 1) & (x < SERIES_END)
+    upper = where(is_small, upper_by_series(alpha, x.clamp(max=SERIES_END)), upper)
+    return with_edges(alpha, x, upper, 1.0)
 
 
 def gradients_of_lower(g: Tensor, alpha: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -206,6 +199,14 @@ lower_gamma.batched_as_body()
 upper_gamma.batched_as_body()
 
 
+def operands(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
+    """Both in their common shape and dtype, which has to be a floating one."""
+    kind = result_type(input, other)
+    if not kind.is_floating_point:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{kind.legacy}'")
+    return broadcast(input.to(kind), other.to(kind))
+
+
 @export(method=True, inplace=True, out=True)
 def igamma(input: Tensor, other: Tensor) -> Tensor:
     """The regularised lower incomplete gamma function P(input, other).
@@ -216,14 +217,13 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     Differentiable in both, in `input` too, which PyTorch has no derivative for.
 
     Raises:
-        NotImplementedError: if `other` is of whole numbers.
+        NotImplementedError: if both are of whole numbers.
 
     Example:
         >>> adjit.igamma(adjit.tensor([1., 4.]), adjit.tensor([2., 2.]))
         tensor([0.8647, 0.1429])
     """
-    check_floating("igamma", other)
-    return lower_gamma(*broadcast(input, other))
+    return lower_gamma(*operands("igamma", input, other))
 
 
 @export(method=True, inplace=True, out=True)
@@ -233,14 +233,13 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     Differentiable in both, in `input` too, which PyTorch has no derivative for.
 
     Raises:
-        NotImplementedError: if `other` is of whole numbers.
+        NotImplementedError: if both are of whole numbers.
 
     Example:
         >>> adjit.igammac(adjit.tensor([1., 4.]), adjit.tensor([2., 80.]))
         tensor([1.3534e-01, 1.5994e-30])
     """
-    check_floating("igammac", other)
-    return upper_gamma(*broadcast(input, other))
+    return upper_gamma(*operands("igammac", input, other))
 
 
 export(namespace="special", name="gammainc", out=True)(igamma)

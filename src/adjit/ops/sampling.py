@@ -20,11 +20,10 @@ from ..tensor import Tensor
 from .bessel import log_i0_less_itself, lost_of_cosine
 from .comparison import where
 from .drawing import drawing, start
-from .incomplete_gamma import ACCURACY, broadcast, check_floating, rule_for, slope_of
+from .incomplete_gamma import ACCURACY, broadcast, rule_for, slope_of
 
-COST = (
-    64  # element operations that one number is worth: a block of the generator and a few logarithms
-)
+# Element operations that one number is worth: a block of the generator and a few logarithms.
+COST = 64
 
 
 def drawn_for(
@@ -38,6 +37,12 @@ def drawn_for(
         kernel, dense, [(dense[0].shape, kind)], bind={"T": kind}, scalars=start(draw, generator),
         draw=draw, n=size, grain=max(1, GRAIN // COST), fallible=bool(messages), messages=messages,
     )  # fmt: skip
+
+
+def check_floating(name: str, x: Tensor) -> None:
+    """Raise for dtypes without a kernel."""
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{x.dtype.legacy}'")
 
 
 # --------------------------------------------------------------------------- gamma

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..graph import record
+from .. import dtypes
 from ..graph.elementwise import Choice, elementwise
 from ..graph.export import export
 from ..graph.operation import operation
 from ..graph.registry import reference
 from ..schedule.codegen.body import special
+from ..shapes import an_int
 from ..tensor import Tensor
 from .promotion import floating
+from .transcendental import with_numbers
 
 # ----- the normal distribution -----
 
@@ -147,8 +149,7 @@ def _(g, x, y):
     return 0 if (x == 0) & (y <= -1) else gx, g * x / (y + 1)
 
 
-scaled_by_number = weighted_log1p.variant("SpecialXlog1PyBackward1", "x")
-log_of_number = weighted_log1p.variant("SpecialXlog1PyBackward2", "y")
+chosen_log1p = with_numbers(weighted_log1p, "SpecialXlog1PyBackward")
 
 
 @Choice
@@ -159,9 +160,7 @@ def xlog1py(input: Any, other: Any) -> Any:
         >>> adjit.special.xlog1py(adjit.tensor([0., 2.]), adjit.tensor([-1., 1.]))
         tensor([0.0000, 1.3863])
     """
-    if not record.is_tensor(input):
-        return scaled_by_number, (input, other), ()
-    return weighted_log1p if record.is_tensor(other) else log_of_number, (input, other), ()
+    return chosen_log1p(input, other)
 
 
 export(namespace="special", out=True)(xlog1py)
@@ -270,14 +269,18 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     Differentiable. Integers give the default floating dtype. Wishart's distribution is normalised by it.
 
     Raises:
-        RuntimeError: if p is below 1.
+        TypeError: if p is no whole number.
+        RuntimeError: if p is below 1, or `input` is of truth values.
 
     Example:
         >>> adjit.mvlgamma(adjit.tensor([2., 3.]), 2)
         tensor([0.4516, 1.5502])
     """
+    p = an_int("mvlgamma", "p", 2, p)
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if input.dtype is dtypes.bool:
+        raise RuntimeError("The input tensor may not be a boolean tensor.")
     total = input.lgamma() + 0.25 * p * (p - 1) * math.log(math.pi)
     for k in range(1, p):
         total = total + (input - 0.5 * k).lgamma()

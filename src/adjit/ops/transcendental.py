@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..graph import record
-from ..graph.elementwise import Choice, elementwise
+from ..graph.elementwise import Choice, Elementwise, elementwise
 from ..graph.export import export
 from ..graph.registry import reference
 from ..schedule.codegen.body import special
@@ -211,8 +212,19 @@ def _(g, x, y):
     return 0 if (x == 0) & (y <= 0) else gx, g * x / y
 
 
-scaled_by_number = weighted_log.variant("XlogyBackward1", "x")
-log_of_number = weighted_log.variant("XlogyBackward2", "y")
+def with_numbers(op: Elementwise, name: str) -> Callable[[Any, Any], Any]:
+    """What is recorded for two operands of which either may be a number, in nodes of PyTorch's names."""
+    of_tensor, of_number = op.variant(f"{name}1", "x"), op.variant(f"{name}2", "y")
+
+    def chosen(input: Any, other: Any) -> Any:
+        if not record.is_tensor(input):
+            return of_tensor, (input, other), ()
+        return op if record.is_tensor(other) else of_number, (input, other), ()
+
+    return chosen
+
+
+chosen_log = with_numbers(weighted_log, "XlogyBackward")
 
 
 @Choice
@@ -223,9 +235,7 @@ def xlogy(input: Any, other: Any) -> Any:
         >>> adjit.tensor([0., 2.]).xlogy(adjit.tensor([0., 2.]))
         tensor([0.0000, 1.3863])
     """
-    if not record.is_tensor(input):
-        return scaled_by_number, (input, other), ()
-    return weighted_log if record.is_tensor(other) else log_of_number, (input, other), ()
+    return chosen_log(input, other)
 
 
 export(method=True, inplace="function", out=True)(xlogy)
