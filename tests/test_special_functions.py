@@ -59,7 +59,7 @@ RANGES = {
 def points(name: str, dtype: str) -> np.ndarray:
     rng = np.random.default_rng(len(name))
     if name == "ndtri":
-        least = -37 if dtype == "float32" else -300
+        least = -37 if dtype == "float32" else 2e-12
         found = [rng.uniform(0, 1, 60), 10.0 ** rng.uniform(least, 0, 60)]
         return np.concatenate([*found, 1 - 10.0 ** rng.uniform(-6, 0, 30)]).astype(dtype)
     low, high = RANGES[name][dtype == "float64"]
@@ -109,6 +109,23 @@ INSIDE = np.array([0.05, 0.3, 0.5, 0.8])
 def test_derivatives_are_those_of_pytorch(name: str) -> None:
     x = INSIDE if name in ("ndtri", "entr") else np.array([-2.5, -0.4, 0.0, 0.3, 1.7, 9.5])
     agree_in_gradients(lambda lib, t: getattr(lib.special, name)(t), x, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_slope_of_erfcx_far_out_has_digits(dtype: str) -> None:
+    """2 x erfcx(x) - 2 / sqrt(pi), which it is, has few left there."""
+    x = adjit.tensor(np.array([20.5, 25, 100, 1e5, 1e12], dtype), requires_grad=True)
+    (found,) = adjit.autograd.grad(adjit.special.erfcx(x).sum(), x)
+    with mp.workdps(60):
+        exact = [
+            2 * mpmath.mpf(v) * mpmath.exp(mpmath.mpf(v) ** 2) * mpmath.erfc(mpmath.mpf(v))
+            - 2 / mpmath.sqrt(mpmath.pi)
+            if v < 1e3
+            else (1.5 / mpmath.mpf(v) ** 2 - 1) / (mpmath.sqrt(mpmath.pi) * mpmath.mpf(v) ** 2)
+            for v in x.detach().double().tolist()
+        ]
+    rtol = 1e-6 if dtype == "float32" else 2e-12
+    np.testing.assert_allclose(found.numpy(), np.array(exact, float), rtol=rtol)
 
 
 def test_products_with_logarithms() -> None:
