@@ -32,6 +32,7 @@ import weakref
 
 import numpy as np
 import pytest
+from test_compile import bits, data, leaf, observe
 
 import adjit as T
 from adjit import nn
@@ -39,7 +40,6 @@ from adjit.captured import codes, guards, replay
 from adjit.captured.compiled import CompiledFunction
 from adjit.captured.guards import Guards
 from adjit.graph.state import state
-from tests.test_compile import bits, data, leaf, observe
 
 SITUATIONS = {}
 MANY = 1000
