@@ -47,6 +47,7 @@ from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import remember, settle_walk
 from ..shapes import is_dense
 from ..tensor import Tensor
+from .repeated_walks import repeated
 
 MOST = 32  # gradients that are summed at once
 SMALL = 1 << 10  # elements of these; larger ones are summed at once, and fused
@@ -285,7 +286,7 @@ advance = native.FastPath("backward", "advance").function(
 class Walk:
     """One backward pass."""
 
-    def __init__(self, keep: bool, targets: list[Any] | None) -> None:
+    def __init__(self, keep: bool, targets: Sequence[Edge | None] | None) -> None:
         self.keep = keep
         self.order: list[GradNode] = []  # the nodes to come, the next one last
         self.ends: list[GradNode] = []  # those without edges
@@ -300,7 +301,7 @@ class Walk:
         self.useful: set[GradNode] | None = None  # None: every node leads to a target
         self.targets: set[tuple[GradNode, int]] = set()
         if targets is not None:
-            self.targets = {edge for edge in map(record.edge_of, targets) if edge is not None}
+            self.targets = {edge for edge in targets if edge is not None}
         self.goals = {fn for fn, _ in self.targets}
         self.straight: list[Edge | None] = []  # edges along which zeros would run
 
@@ -590,19 +591,27 @@ def run_backward(
     """
     edges = [record.edge_of(root) for root in roots]
     starts = [(edge, g) for edge, g in zip(edges, grads, strict=True) if edge is not None]
-    walk = Walk(bool(keep), targets)
+    wanted = None if targets is None else [record.edge_of(t) for t in targets]
+    walk = Walk(bool(keep), wanted)
     walk.reach([edge[0] for edge, _ in starts])
     if targets is not None:
         walk.narrow(accumulates)
     if state.session is not None:
         state.session.ran_backward(walk.order if walk.useful is None else walk.useful)
+
+    def captured() -> list[Any]:
+        for (fn, number), g in starts:
+            walk.send(fn, number, g)
+        walk.run()
+        return [None if edge is None else walk.captured.get(edge) for edge in wanted or ()]
+
     before = record_gradients(bool(create))
     outer, state.walk = state.walk, walk
     try:
         walk.traced = bool(tracers) and is_traced(grads)
-        for (fn, number), g in starts:
-            walk.send(fn, number, g)
-        walk.run()
+        if walk.traced and wanted is not None and not accumulates:
+            return repeated(walk, starts, wanted, captured)
+        found = captured()
         if walk.straight and (targets is None or accumulates):
             walk.send_zeros()
     finally:
@@ -615,8 +624,4 @@ def run_backward(
             not create
         ):  # gradients to go on computing with stay recorded, and fuse with what follows
             settle_walk()
-    if targets is None or accumulates:
-        return None
-    return [
-        None if (edge := record.edge_of(t)) is None else walk.captured.get(edge) for t in targets
-    ]
+    return None if wanted is None or accumulates else found

@@ -17,6 +17,7 @@ from ..autograd.modes import enable_grad
 from ..autograd.pulling import pull_back
 from ..graph import record
 from ..graph.levels import tracers
+from ..graph.primitives import NO_AXES, filled
 from ..graph.record import is_tensor
 from ..graph.state import state
 from ..ops.creation import zeros_like
@@ -351,7 +352,7 @@ def _scalar(made: Any, has_aux: bool) -> tuple[Any, Any]:
 
 
 def _one(t: Any) -> Any:
-    return t.detach().new_ones(())
+    return filled(NO_AXES, 1, t.dtype, t.device)
 
 
 def grad(

@@ -62,13 +62,13 @@ class ViewVjp(GradContext):
     """A function that turns the gradients of views into that of their origin; what it recorded.
 
     Of a view that shows a part of its origin, `offset` says where: its gradient may be added there to one
-    that has arrived. None for others.
+    that has arrived. None for others. One that `lasts` belongs to each view that the same call makes.
     """
 
-    __slots__ = ("function", "offset", "traces")
+    __slots__ = ("function", "lasts", "offset", "traces")
 
     def __init__(self, function: Pullback, offset: int | None = None) -> None:
-        self.function, self.offset = function, offset
+        self.function, self.offset, self.lasts = function, offset, False
         self.traces: dict[Specs, TraceEntry] = {}  # by the gradients' specs
 
 

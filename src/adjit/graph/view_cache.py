@@ -51,6 +51,8 @@ class CachedView:
         if views[0]._edge is not None:
             fn = views[0]._edge[0]
             self.op, self.node_class, self.vjp = fn.op, fn.op.node_class, fn.context
+            if isinstance(self.vjp, ViewVjp):
+                self.vjp.lasts = True
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 

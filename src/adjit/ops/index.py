@@ -43,6 +43,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         if not x.ndim:
             raise_zero_dim()
         return sliced(x, 0, key)
+    if key is None:
+        return view.unsqueeze(x, 0)
     if is_place(x, key):
         return read(x, [key])
     if is_rows_mask(x, key):

@@ -11,7 +11,7 @@ from ..graph.operation import normalizes, operation
 from ..graph.view import as_own
 from ..shapes import numel
 from ..tensor import Tensor
-from .matmul import bmm, lines_of, matmul, mm
+from .matmul import batched_product, bmm, lines_of, matmul, mm
 from .product_sums import addmm, baddbmm
 
 
@@ -58,14 +58,20 @@ def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
                 flat, input, weights.reshape(weights.shape[0] * weights.shape[1], weights.shape[2])
             )
             return batch.wrapped(made.unflatten(1, weights.shape[:2]).movedim(1, 0))
+        rows, turned = batch.full(input), weights.transpose(1, 2)
         if weights.stride(0):
-            rows = batch.full(input)
-            return batch.wrapped(
-                baddbmm(batch.full(bias).unsqueeze(1), rows, weights.transpose(1, 2))
-            )
+            return batch.wrapped(baddbmm(batch.full(bias).unsqueeze(1), rows, turned))
+        if batch.has(bias) and multiplies(input, weight):
+            return batch.wrapped(batched_product(rows, turned) + batch.full(bias).unsqueeze(1))
     if batch.has(bias) or batch.has(weight):
         return mm(input, weight.t()) + bias
     return batch.wrapped(unfolded(affine(bias, folded(batch.full(input)), weight), batch.size))
+
+
+def multiplies(input: Tensor, weight: Tensor) -> bool:
+    """Whether `input @ weight.T` is plainly possible."""
+    kind = input.dtype
+    return kind is weight.dtype and kind.is_floating_point and input.shape[1] == weight.shape[1]
 
 
 @export(namespace="nn.functional")

@@ -11,6 +11,7 @@ from ..graph.batching import Batch, folded, unfolded
 from ..graph.elementwise import elementwise
 from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
+from ..graph.primitives import NO_AXES, filled
 from ..graph.record import plain_number
 from ..kernels.ops import losses as kernels
 from ..kernels.ops import softmax as row_kernels
@@ -507,9 +508,9 @@ def _(  # type: ignore[no-untyped-def]
     logs = batch.wrapped(logs.reshape(batch.size, -1))
     if reduction == "none":
         return made, logs, logs
-    share = made.new_ones(())
-    if reduction == "mean":
-        share = share / (target != ignored).sum()
+    if reduction == "sum":
+        return made.sum(), logs, filled(NO_AXES, 1, x.dtype, x.device)
+    share = 1 / (target != ignored).sum().to(x.dtype)
     return made.sum() * share, logs, share
 
 

@@ -83,7 +83,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
         back[d] = k
     return alias(
         t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t._offset, name,
-        ViewPullback(_permuted, (back, name), _further_back),
+        ViewPullback(_permuted, (tuple(back), name), _further_back),
     )  # fmt: skip
 
 

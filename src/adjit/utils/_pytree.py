@@ -281,6 +281,8 @@ def tree_is_leaf(tree: Any, is_leaf: Leaf = None) -> bool:
 
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], TreeSpec]:
     """The leaves of nested containers, and what they are without them."""
+    if is_leaf is None and _kind_of(tree) is None:  # as most arguments are
+        return [tree], _LEAF
     leaves: list[Any] = []
     return leaves, _flatten_into(leaves, tree, is_leaf)
 
@@ -345,12 +347,17 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
             f"item of type {type(treespec)}."
         )
     given = list(leaves)
-    if len(given) != treespec.num_leaves:
-        raise ValueError(
-            f"treespec.unflatten(leaves): `leaves` has length {len(given)} but the spec refers to a pytree "
-            f"that holds {treespec.num_leaves} items ({treespec})."
-        )
-    return _built(iter(given), treespec)
+    rest = iter(given)
+    try:
+        made = _built(rest, treespec)
+    except StopIteration:  # too few
+        made = rest
+    if made is not rest and next(rest, rest) is rest:
+        return made
+    raise ValueError(
+        f"treespec.unflatten(leaves): `leaves` has length {len(given)} but the spec refers to a pytree "
+        f"that holds {treespec.num_leaves} items ({treespec})."
+    )
 
 
 def _built(leaves: Any, spec: TreeSpec) -> Any:
@@ -363,7 +370,18 @@ def _built(leaves: Any, spec: TreeSpec) -> Any:
 
 def tree_leaves(tree: Any, is_leaf: Leaf = None) -> list[Any]:
     """The leaves of nested containers."""
-    return tree_flatten(tree, is_leaf)[0]
+    leaves: list[Any] = []
+    _leaves_into(leaves, tree, is_leaf)
+    return leaves
+
+
+def _leaves_into(leaves: list[Any], tree: Any, is_leaf: Leaf) -> None:
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind_of(tree)
+    if kind is None:
+        leaves.append(tree)
+        return
+    for value in _KINDS[kind].flatten(tree)[0]:
+        _leaves_into(leaves, value, is_leaf)
 
 
 tree_iter = tree_leaves
