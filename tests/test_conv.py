@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import importlib
 import math
@@ -550,6 +551,85 @@ def test_view_of_a_result_that_the_library_laid_out():
     (found,) = adjit.autograd.grad((flat * flat).sum(), x, retain_graph=True)
     (expected,) = adjit.autograd.grad((y * y).sum(), x)
     assert adjit.allclose(found, expected)
+
+
+PARTS = {  # of a result (2, 4, 3, 3), and what is computed of it
+    "one image": lambda y: y[0].view(-1),
+    "some channels": lambda y: y[:, 1:3].view(2, -1),
+    "one of two halves": lambda y: y.chunk(2, 1)[1].view(-1, 18)[1:],
+    "without history": lambda y: y.detach().view(2, -1),
+    "one more axis": lambda y: (y.unsqueeze(1) * adjit.ones(2, 3, 1, 1, 1)).view(2, 12, -1),
+    "an axis behind": lambda y: (y.unsqueeze(4) * adjit.ones(5)).view(-1),
+    "every second": lambda y: y[:, ::2].unsqueeze(2).view(2, 2, -1),
+    "channels of groups": lambda y: y.unflatten(1, (2, 2)).view(2, 2, -1),
+    "one image, computed with": lambda y: (y[0] * 2).view(-1),
+    "a sequence": lambda y: nn.functional.conv1d(y[:, :, 0], adjit.ones(5, 4, 1)).view(-1),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_views_of_parts_of_such_a_result(name):
+    """They have the elements of a result in C order, and send gradients to the same places."""
+    x, y = features()
+    plain = y.contiguous()
+    found, expected = PARTS[name](y), PARTS[name](plain)
+    assert found.tolist() == expected.tolist()
+    if name != "without history":
+        (mine,) = adjit.autograd.grad((found * found).sum(), x, retain_graph=True)
+        (its,) = adjit.autograd.grad((expected * expected).sum(), x)
+        np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-6)
+
+
+def test_all_such_views_of_one_result_are_written_once_they_are_alone():
+    _, y = features()
+    y = y.detach() + 0
+    first, second, part = y.view(2, -1), y.view(4, -1), y[1].view(-1)
+    del second
+    for t in (y, first, part):
+        with pytest.raises(RuntimeError, match="cannot be written in place"):
+            t.zero_()
+    copied = copy.deepcopy([y, first, part])
+    with pytest.raises(RuntimeError, match="cannot be written in place"):
+        copied[1].zero_()
+    del copied[0], y
+    with pytest.raises(RuntimeError, match="cannot be written in place"):
+        first.zero_()
+    del copied[0], first
+    assert not part.zero_().any()
+    assert not copied[0].zero_().any()
+
+
+def test_as_strided_by_the_strides_that_such_a_result_has():
+    _, y = features()
+    n, c, h, w = y.stride()
+    windows = y.as_strided((2, 4, 2, 2, 2, 2), (n, c, h, w, h, w))
+    assert windows.tolist() == y.unfold(2, 2, 1).unfold(3, 2, 1).tolist()
+    windows = y[:, 1:].as_strided((2, 3, 2, 2, 2, 2), (n, c, h, w, h, w))
+    assert windows.tolist() == y[:, 1:].unfold(2, 2, 1).unfold(3, 2, 1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"),
+    [
+        ((2, 4, 3, 3), (36, 9, 3, 1)),
+        ((2, 36), (36, 1)),
+        ((3,), (1,)),
+        ((4,), (9,)),
+        ((2, 3), (36, 3)),
+    ],
+)
+def test_as_strided_by_numbers_is_refused_where_the_order_is_the_librarys(size, stride):
+    _, y = features()
+    with pytest.raises(RuntimeError, match=r"as_strided: the memory .* cannot be told"):
+        y.as_strided(size, stride)
+    plain = y.contiguous()
+    assert plain.as_strided(size, stride).shape == size
+
+
+def test_a_storage_has_the_order_of_such_a_result():
+    _, y = features()
+    with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
+        assert y.storage().tolist() == y.permute(0, 2, 3, 1).reshape(-1).tolist()
 
 
 @pytest.mark.parametrize("which", ["view", "base", "view of the view", "another view"])

@@ -237,7 +237,7 @@ class Storage:
     version: int
     call_site: Any  # where it was written last; unset before
     shared: int  # how many outsiders look at the same bytes
-    alias: Any  # weak reference to a cell with the same elements in another order; mostly unset
+    alias: list[weakref.ref[Storage]]  # cells with some of the same elements; mostly unset
 
     @property
     def nbytes(self) -> int:

@@ -16,9 +16,9 @@ from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
 from .graph.levels import tracers
-from .graph.node import Meta, RemovableHandle, Spec, TensorBase
+from .graph.node import Meta, RemovableHandle, Spec, TensorBase, dense_spec
 from .graph.state import State, observers, state
-from .graph.view import current_fn
+from .graph.view import current_fn, strided
 from .graph.write import has_alias
 from .schedule import settle as scheduling
 from .schedule.jit import native
@@ -1135,7 +1135,8 @@ class TypedStorage(StorageView):
     @property
     def _elements(self) -> Tensor:
         t = self._tensor
-        return t.as_strided((t._storage.spec.numel,), (1,), 0)
+        memory = dense_spec((t._storage.spec.numel,), t.dtype, t._spec.device)
+        return strided(t, memory, 0)
 
     @property
     def dtype(self) -> dtype:

@@ -12,6 +12,7 @@ from ..errors import CallSite
 from ..graph import record
 from ..graph.node import NO_GRAD, Meta, Node
 from ..graph.state import state
+from ..graph.view import strided
 from ..schedule.planning.recipe import Recipe
 from ..storage import Storage
 from .inputs import StorageOf, meta_of
@@ -199,7 +200,7 @@ class OutputBuilder:
             if left.kind is None:
                 return base
             with no_grad() if left.kind == NO_GRAD else nullcontext():
-                view = base.as_strided(spec.shape, spec.strides, offset)
+                view = strided(base, spec, offset)
             view._view_of.kind = left.kind or view._view_of.kind
             return view
         storage = self.storages.get(left.storage)

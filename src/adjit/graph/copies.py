@@ -27,9 +27,10 @@ def on_copied_memory(t: TensorBase, memo: dict[int, Any]) -> NewTensor:
         memo.setdefault(id(memo), []).append(
             t._storage
         )  # whose number is taken while the memo is there
-        alias = write.alias_of(t._storage)
-        if alias is not None and id(alias) in memo:
-            write.pair(found, memo[id(alias)])
+        for alias in write.aliases_of(t._storage):
+            if id(alias) in memo:
+                write.pair(memo[id(alias)], found)
+                break
     return record.make_tensor(found, t._spec, t._offset)
 
 

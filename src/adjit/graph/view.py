@@ -144,6 +144,15 @@ def alias(
     return out
 
 
+def strided(t: TensorBase, spec: Spec, start: int) -> NewTensor:
+    """A view of any geometry, whose first element is at `start` of the storage."""
+    origin, offset = t._spec, start - t._offset
+    return alias(
+        t, spec.shape, spec.strides, start, "AsStridedBackward0",
+        lambda g: registry["scatter_strided"](g, origin, spec, offset),
+    )  # fmt: skip
+
+
 def as_own(t: NewTensor) -> NewTensor:
     """A view of memory that no other tensor shows, as a tensor that views nothing: nobody may forbid writes."""
     if t.__class__ not in tracers:

@@ -138,24 +138,29 @@ def refuse_overlapping(spec: Spec) -> None:
 
 
 def pair(one: Storage, other: Storage) -> None:
-    """Note that two storages have the same elements: while both are there, neither may be written."""
+    """Note that a storage has elements of another one, which may have some in common with more: while two
+    of them are there, neither may be written."""
     global _paired
     _paired = True
-    one.alias, other.alias = weakref.ref(other), weakref.ref(one)
+    known: list[weakref.ref[Storage]] = getattr(one, "alias", None) or [weakref.ref(one)]
+    one.alias = other.alias = known
+    known[:] = [cell for cell in known if cell() is not None]
+    known.append(weakref.ref(other))
 
 
 _paired = False  # whether there have ever been some
 
 
-def alias_of(storage: Storage) -> Storage | None:
-    """Another storage with the same elements, if there is one: neither may be written."""
-    alias = getattr(storage, "alias", None) if _paired else None
-    return None if alias is None else alias()
+def aliases_of(storage: Storage) -> list[Storage]:
+    """Other storages that have elements of this one: neither may be written."""
+    known = getattr(storage, "alias", None) if _paired else None
+    cells = [cell() for cell in known or ()]
+    return [other for other in cells if other is not None and other is not storage]
 
 
 def has_alias(storage: Storage) -> bool:
     """Whether another storage has the same elements, so that neither may be written."""
-    return alias_of(storage) is not None
+    return bool(aliases_of(storage))
 
 
 def refuse_alias(storage: Storage) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ..dtypes import carrier
 from ..graph.launch import launch
+from ..graph.node import Spec
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, is_contiguous, numel
@@ -24,6 +26,26 @@ def channels_last(x: Tensor) -> bool:
         return False
     order = last(spec.ndim)
     return is_contiguous([spec.shape[d] for d in order], [spec.strides[d] for d in order])
+
+
+@functools.lru_cache(4096)
+def has_an_axis_further_in(spec: Spec) -> bool:
+    """Whether elements lie densely in C order but for one axis, as in results of convolutions, where that is
+    the channels', and in what is computed of them and of parts of them."""
+    if spec.contiguous or spec.ndim < 3:
+        return False
+    axes = [d for d in range(spec.ndim) if spec.shape[d] > 1]
+    order = sorted(axes, key=lambda d: -spec.strides[d])
+    if not is_contiguous([spec.shape[d] for d in order], [spec.strides[d] for d in order]):
+        return False
+    return any([d for d in order if d != c] == [d for d in axes if d != c] for c in axes)
+
+
+def is_laid_out_here(x: Tensor) -> bool:
+    """Whether the memory of a tensor, which nobody else looks at, lies as the library chose, where PyTorch's
+    would be in C order."""
+    base = x if x._view_of is None else x._view_of.base
+    return not base._storage.shared and has_an_axis_further_in(base._spec)
 
 
 def in_memory(x: Tensor, at_end: bool) -> Tensor:

@@ -13,6 +13,7 @@ from ..graph.export import add_method, export
 from ..graph.node import spec_of
 from ..graph.primitives import from_array
 from ..graph.record import check_tensor
+from ..graph.view import strided
 from ..shapes import checked_shape
 from ..tensor import Tensor
 from .creation import _finish, as_tensor, from_numpy
@@ -94,16 +95,17 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """
     if self.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
-    shape, strides = self.shape, self.stride()
+    shape, strides, place = self.shape, self.stride(), self._spec.device
     if self.ndim > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
     count, step = min(shape), sum(strides)
-    self.as_strided((count,), (step,), self.storage_offset()).fill_(fill_value)
+    diagonal = spec_of((count,), (step,), self.dtype, place)
+    strided(self, diagonal, self.storage_offset()).fill_(fill_value)
     height, width = shape[:2]
     if wrap and self.ndim == 2 and height > width + 1:
         rest = -(-self.numel() // (width + 1)) - count
         start = self.storage_offset() + strides[0] * (width + 1)
-        self.as_strided((rest,), (step,), start).fill_(fill_value)
+        strided(self, spec_of((rest,), (step,), self.dtype, place), start).fill_(fill_value)
     return self
 
 

@@ -14,10 +14,12 @@ from ..graph.export import export
 from ..graph.levels import tracers
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
-from ..graph.view import alias, aliases
+from ..graph.view import alias, aliases, strided
 from ..graph.view_cache import caches_views
 from ..shapes import (
+    Shape,
     an_int,
+    contiguous_strides,
     is_int,
     listed,
     numpy_names,
@@ -26,6 +28,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from .joining import cat, stack
+from .layouts import is_laid_out_here
 from .regions import scatter_strided, zeros_in
 
 
@@ -402,7 +405,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         storage_offset: where the first element lies in the storage; that of `input` unless given.
 
     Raises:
-        RuntimeError: if it would reach outside the storage.
+        RuntimeError: if it would reach outside the storage; if the library laid out `input` with its channels
+            last, and the strides are not multiples of those that `input.stride()` gives.
 
     Example:
         >>> adjit.tensor([1, 2, 3, 4]).as_strided((3, 2), (1, 1))
@@ -424,6 +428,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         )
     start = input._offset if storage_offset is None else int(storage_offset)
     spec = spec_of(shape, strides, input.dtype, input._spec.device)
+    if input.__class__ not in tracers and is_laid_out_here(input):
+        check_means_one_thing(input, spec, start)
     memory = input
     while memory.__class__ in tracers and memory._value.shape == memory.shape:
         memory = memory._value
@@ -447,17 +453,42 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return strided(input, spec, start)
 
 
-def strided(input: Tensor, spec: Spec, start: int) -> Tensor:
-    """A view of any geometry, whose first element is at `start` of the storage."""
-    base, offset = input._spec, start - input._offset
-    return alias(
-        input,
-        spec.shape,
-        spec.strides,
-        start,
-        "AsStridedBackward0",
-        lambda g: scatter_strided(g, base, spec, offset),
-    )
+def check_means_one_thing(input: Tensor, spec: Spec, start: int) -> None:
+    """Refuse strides that may have been written down for a memory in C order, as PyTorch's would be.
+
+    Raises:
+        RuntimeError: unless they go along the axes of the memory as it lies, and not along those of the other.
+    """
+    base = input if input._view_of is None else input._view_of.base
+    shape, strides = base._spec.shape, base._spec.strides
+    axes = zip(spec.shape, spec.strides, strict=True)
+    wanted = [(size, step) for size, step in axes if size > 1 and step]
+    is_as_it_lies = goes_along_axes(wanted, start, shape, strides)
+    if not is_as_it_lies or goes_along_axes(wanted, 0, shape, contiguous_strides(shape), runs=True):
+        raise RuntimeError(
+            f"as_strided: the memory of this tensor lies with its channels last (strides {list(strides)}), "
+            f"where PyTorch's is in C order, so what strides of {list(spec.strides)} mean cannot be told; call "
+            "contiguous() on it first"
+        )
+
+
+def goes_along_axes(
+    wanted: Sequence[tuple[int, int]], start: int, shape: Shape, strides: Shape, runs: bool = False
+) -> bool:
+    """Whether each axis of a view, of so many steps that long, goes along an axis of a dense memory.
+
+    One that `runs` on from the end of an axis to the next place of the axis around it does, too.
+    """
+    places = {}  # of the last element, by axes, the outermost first
+    for d in sorted((d for d, n in enumerate(shape) if n > 1), key=lambda d: -strides[d]):
+        places[d], start = divmod(start, strides[d])
+    for size, step in wanted:
+        along = next((d for d in places if step % strides[d] == 0), None)
+        if along is None:
+            return False
+        if not (runs and step == strides[along]):
+            places[along] += (size - 1) * step // strides[along]
+    return all(place < shape[d] for d, place in places.items())
 
 
 parts_by_name: dict[str, Any] = {  # views by what made them; index.py adds what stands in brackets

@@ -32,7 +32,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from .conversions import clone
-from .layouts import channels_last
+from .layouts import is_laid_out_here
 
 # ----- one axis order for another -----
 
@@ -280,9 +280,9 @@ Tensor.H = property(_conjugate_transpose)  # type: ignore[attr-defined]
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
-    A result that the library itself laid out with its channels last (PyTorch's would be in C order)
-    is copied; while both are there, writing into one of them in place raises, and NumPy arrays on
-    them can only be read.
+    A result that the library itself laid out with its channels last (PyTorch's would be in C order),
+    what is computed of it and parts of it are copied; while both are there, writing into one of them in
+    place raises, and NumPy arrays on them can only be read.
 
     Raises:
         RuntimeError: if the sizes do not fit, or only a copy could have that shape.
@@ -297,13 +297,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     target, strides = _reshaped(input._spec, shape)
     if strides is None and input.__class__ in tracers:
         return reshape(input, target)  # where PyTorch's lie depends on the axis of the examples
-    # Others may write into exported memory, which a copy would not see.
-    if (
-        strides is None
-        and input._view_of is None
-        and not input._storage.shared
-        and channels_last(input)
-    ):
+    if strides is None and is_laid_out_here(input):
         copied = input.contiguous()
         pair(input._storage, copied._storage)
         return view(copied, target)
