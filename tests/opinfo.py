@@ -461,13 +461,30 @@ class Comparison:
                 yield Form(name, _on_a_copy(theirs), _on_a_copy(ours))
             else:
                 yield Form(name, theirs, ours)
-        theirs = info.method_variant if _is_of_the_tests(info.op) else info.op
-        if sample.args and theirs is not None and not info.name.startswith("__"):
-            ours = translated(theirs)
-            for names in _argument_names(theirs, info.name):
-                if len(names) > len(sample.args):
-                    named = names[1 : 1 + len(sample.args)]
-                    yield Form("by name", _by_name(theirs, named), _by_name(ours, named), True)
+        if info.name.startswith("__"):
+            return
+        for name, theirs in (
+            ("by name", None if _is_of_the_tests(info.op) else info.op),
+            ("method by name", info.method_variant),
+            ("inplace by name", info.inplace_variant),
+        ):
+            if theirs is None:
+                continue
+            try:
+                ours = translated(theirs)
+            except Lacking:
+                continue  # as told above
+            if name.startswith("inplace"):
+                theirs, ours = _on_a_copy(theirs), _on_a_copy(ours)
+            seen = []
+            for names in _argument_names(info.op, info.name):
+                named = [
+                    None if name != "by name" else FIRST.get(names[0], names[0]) if names else None
+                ]
+                named += names[1 : 1 + len(sample.args)]
+                if len(named) == 1 + len(sample.args) and named not in seen and any(named):
+                    seen.append(named)
+                    yield Form(name, _by_name(theirs, named), _by_name(ours, named), True)
 
     def _out(self, sample: Any, at: str, loose: bool) -> None:
         function = translated(self.info.op)
@@ -501,13 +518,21 @@ def _on_a_copy(function: Any) -> Any:
     return lambda input, *args, **kwargs: function(input.clone(), *args, **kwargs)
 
 
-def _by_name(function: Any, names: Sequence[str]) -> Any:
-    """A function, its arguments after the first one given by name."""
+FIRST = {"self": "input"}  # what PyTorch's functions call the tensor that is a method's
 
-    def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-        return function(input, **dict(zip(names, args, strict=True)), **kwargs)
+
+def _by_name(function: Any, names: Sequence[str | None]) -> Any:
+    """A function, its arguments given by name, but for the first where that has none."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=True)) | kwargs
+        first = given.pop(None, MISSING)
+        return function(**given) if first is MISSING else function(first, **given)
 
     return call
+
+
+MISSING = object()
 
 
 def _is_of_the_tests(function: Any) -> bool:
@@ -519,7 +544,11 @@ def _argument_names(function: Any, name: str) -> list[list[str]]:
     if isinstance(function, types.FunctionType):
         return [list(inspect.signature(function).parameters)]
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.rpartition('.')[2]}")
-    return [[a.name for a in schema.arguments] for schema in schemas]
+    given = [schema.arguments for schema in schemas if schema.arguments]
+    found = [[a.name for a in names] for names in given if "Tensor" in str(names[0].type)]
+    return [
+        names for names in found if "self" not in names[1:]
+    ]  # a number, which nobody calls that
 
 
 def _room(library: Any, like: Any, kind: str) -> Any:

@@ -580,6 +580,53 @@ def test_views_of_parts_of_such_a_result(name):
         np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-6)
 
 
+OF_THEIR_OWN = {  # what PyTorch copies; here the elements lie as they are to lie
+    "channels at the end": lambda y: y.permute(0, 2, 3, 1).contiguous(),
+    "rows of channels": lambda y: y.permute(0, 2, 3, 1).reshape(-1, 4),
+    "flattened": lambda y: y.permute(0, 2, 3, 1).flatten(0, 2),
+    "all in a row": lambda y: y.movedim(1, -1).ravel(),
+    "channels of a place": lambda y: y[1, :, 0, 2].contiguous(),
+    "of one image": lambda y: y[0].permute(1, 2, 0).contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
+def test_what_pytorch_copies_is_written_without_the_rest(name):
+    for make in (lambda y: y, lambda y: y.relu(), lambda y: (y * 2).exp()) * 3:
+        x, y = features()
+        y = make(y)
+        before, made = y.tolist(), OF_THEIR_OWN[name](y)
+        expected = OF_THEIR_OWN[name](y.contiguous())
+        assert made.tolist() == expected.tolist()
+        squares = (y * y).sum()
+        made.add_(1)
+        assert y.tolist() == before
+        assert made.tolist() == (expected + 1).tolist()
+        (both,) = adjit.autograd.grad(squares + (made * made).sum(), x)
+        x, y = features()
+        y = make(y).contiguous()
+        also = OF_THEIR_OWN[name](y.clone()) + 1
+        (wanted,) = adjit.autograd.grad((y * y).sum() + (also * also).sum(), x)
+        np.testing.assert_allclose(both.numpy(), wanted.numpy(), rtol=1e-5)
+    array = OF_THEIR_OWN[name](y.detach()).numpy()
+    before = y.tolist()
+    array[:] = 7
+    assert y.tolist() == before
+
+
+def test_views_of_such_a_result_that_pytorch_has_too_are_views():
+    _, y = features()
+    y = y.detach() + 0
+    y.permute(0, 2, 3, 1)[0] = 5
+    assert (y[0] == 5).all()
+    y.permute(0, 2, 3, 1).reshape(2, 9, 4)[1] = 6  # (h, w) is one axis in both
+    assert (y[1] == 6).all()
+    y[0].permute(1, 2, 0).reshape(9, 4)[:, 1] = 8
+    assert (y[0, 1] == 8).all()
+    y.flatten(2)[:, 0] = 7
+    assert (y[:, 0] == 7).all()
+
+
 def test_all_such_views_of_one_result_are_written_once_they_are_alone():
     _, y = features()
     y = y.detach() + 0

@@ -52,7 +52,7 @@ class Purpose(NamedTuple):
         )
 
 
-FORM = r"(method |operator |inplace |by name |out \w+ (written )?)?"
+FORM = r"((method |inplace )?by name |method |operator |inplace |out \w+ (written )?)?"
 
 DRAWS = """
     bernoulli cauchy exponential geometric log_normal multinomial uniform normal normal_in_place
@@ -195,7 +195,7 @@ ON_PURPOSE = [
     Purpose(
         "a result that is larger than the tensor is not written into it, PyTorch's error has a hole here",
         "addbmm",
-        "inplace refused",
+        "inplace (by name )?refused",
         "doesn't match the broadcast shape",
     ),
     # ----- what is accepted here
@@ -235,7 +235,7 @@ ON_PURPOSE = [
     Purpose(
         "parts that may be written have memory of their own; PyTorch's share it, and the whole does not know",
         "unsafe_chunk unsafe_split",
-        r"(method |by name )?memory",
+        r"(method )?(by name )?memory",
     ),
     Purpose(
         "the reversed operators are methods of tensors in Python, with its errors",
@@ -267,7 +267,11 @@ ON_PURPOSE = [
         "error: error text",
     ),
     Purpose(
-        OTHER_TEXT, "addr baddbmm", "inplace error text", "doesn't match the broadcast shape", True
+        OTHER_TEXT,
+        "addr baddbmm",
+        "inplace (by name )?error text",
+        "doesn't match the broadcast shape",
+        True,
     ),
     Purpose(
         OTHER_TEXT,

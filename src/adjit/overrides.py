@@ -860,6 +860,7 @@ _PLAIN = {Tensor, int, float, bool, str, type(None)}
 _QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)
+tensor.asking_nobody = DisableTorchFunctionSubclass
 # Where functions of programs that are written like those of `nn.functional` look for them.
 for _function in (
     has_torch_function, has_torch_function_unary, has_torch_function_variadic, handle_torch_function,

@@ -268,10 +268,12 @@ def listed(*names: str, after: int | None = None) -> Callable[[_F], _F]:
     def decorate(function: Any) -> Any:
         @functools.wraps(function)
         def named(*args: Any, **kwargs: Any) -> Any:
+            if "input" in kwargs:
+                args = (kwargs.pop("input"), *args)
             for name in names:
                 if name in kwargs:
                     args = (*args, kwargs.pop(name))
-            if after is not None and len(args) + (after and "input" in kwargs) <= after:
+            if after is not None and len(args) <= after:
                 raise TypeError(
                     f'{function.__name__}() missing 1 required positional arguments: "{names[0]}"'
                 )
@@ -293,24 +295,33 @@ NUMPY_NAMES = {
 }
 
 
+def called_too(**others: str) -> Callable[[_F], _F]:
+    """Let parameters that a function has be given by other names, each with the one that it has here."""
+
+    def decorate(function: _F) -> _F:
+        code = inspect.unwrap(function).__code__
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        names = {n: to for n, to in others.items() if to in own and n not in own}
+        own_name = function.__name__
+
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            if options:
+                renamed = {names.get(name, name): value for name, value in options.items()}
+                if len(renamed) < len(options):
+                    extra = next(name for name in options if name in names)
+                    raise TypeError(f"{own_name}() got an unexpected keyword argument '{extra}'")
+                options = renamed
+            return function(*args, **options)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
 def numpy_names(function: _F) -> _F:
     """Accept NumPy's names of parameters, as PyTorch does."""
-    code = inspect.unwrap(function).__code__
-    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    names = {n: to for n, to in NUMPY_NAMES.items() if to in own and n not in own}
-    own_name = function.__name__
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        if options:
-            renamed = {names.get(name, name): value for name, value in options.items()}
-            if len(renamed) < len(options):
-                extra = next(name for name in options if name in names)
-                raise TypeError(f"{own_name}() got an unexpected keyword argument '{extra}'")
-            options = renamed
-        return function(*args, **options)
-
-    return call  # type: ignore[return-value]
+    return called_too(**NUMPY_NAMES)(function)
 
 
 def one_list(name: str) -> Callable[[_F], _F]:

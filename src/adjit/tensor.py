@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy as copying
 import functools
 import warnings
@@ -53,10 +54,14 @@ IN_TRANSFORM = (
 subclass_hooks: list[Callable[[type], object]] = []  # called with new subclasses of `Tensor`
 
 
-@classmethod  # type: ignore[misc]
-def plainly(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+@staticmethod  # type: ignore[misc]
+def plainly(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The `__torch_function__` of classes that functions take as plain tensors, and do not ask."""
-    return func(*args, **(kwargs or {}))
+    with asking_nobody():
+        return func(*args, **(kwargs or {}))
+
+
+asking_nobody: Callable[[], Any] = contextlib.nullcontext  # what `overrides.py` puts here
 
 
 def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
@@ -368,7 +373,7 @@ class Tensor(TensorBase):
         """
         return self._spec.shape == other._spec.shape
 
-    def is_set_to(self, other: Tensor) -> bool:
+    def is_set_to(self, tensor: Tensor) -> bool:
         """True if another tensor is the same view of the same storage.
 
         Example:
@@ -376,9 +381,9 @@ class Tensor(TensorBase):
             >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
             (True, False)
         """
-        return self._storage is other._storage and (self._spec, self._offset) == (
-            other._spec,
-            other._offset,
+        return self._storage is tensor._storage and (self._spec, self._offset) == (
+            tensor._spec,
+            tensor._offset,
         )
 
     def data_ptr(self) -> int:

@@ -155,7 +155,7 @@ def as_method(f: Function, name: str) -> Function:
         return f
     if isinstance(f, Elementwise) and not f.attributes:
         recorded = f.record
-        if f.arity == 2:
+        if f.arity == 2 and f.params[1] != "values":  # which nobody gives by the name of "other"
 
             def method2(self: TensorBase, other: Argument) -> NewTensor:
                 try:

@@ -160,6 +160,15 @@ def as_own(t: NewTensor) -> NewTensor:
     return t
 
 
+def on_its_own(t: NewTensor) -> NewTensor:
+    """A view as a tensor that views nothing: values are immutable, so its memory may have the same one."""
+    storage = record.make_storage(t._storage.value, t._storage.spec)
+    counter = t._version_counter if t._version_counter is record.INFERENCE else None
+    made = record.make_tensor(storage, t._spec, t._offset, counter)
+    made._needs_grad, made._edge = t._needs_grad, t._edge
+    return made
+
+
 @functools.lru_cache(4096)
 def is_part(whole: Spec, part: Spec) -> bool:
     """Whether a view shows some elements of a tensor in C order, on the CPU, and none of them twice."""

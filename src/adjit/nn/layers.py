@@ -86,11 +86,6 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def forward(self, input: Tensor) -> Tensor:
-        # Straight from the dictionary: going through __getattr__ would cost more than recording.
-        parameters = self._parameters
-        weight = parameters.get("weight")
-        if weight is not None and "bias" in parameters:
-            return F.linear(input, weight, parameters["bias"])
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:

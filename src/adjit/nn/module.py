@@ -242,10 +242,14 @@ class Module:
             or _global_backward_hooks
             or _global_backward_pre_hooks
             or self._compiled_call_impl is not None
+            or self.__class__._call_impl is not _call_impl
+            or "_call_impl" in attributes
         ):
             return self.forward(*args, **kwargs)
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
+        if self.__class__._call_impl is not _call_impl or "_call_impl" in attributes:
+            return self._call_impl(*args, **kwargs)
         return self.__call_with_hooks(args, kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
@@ -328,10 +332,14 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         attributes = self.__dict__
-        if "_parameters" in attributes:
-            for registry in ("_parameters", "_buffers", "_modules"):
-                if name in attributes[registry]:
-                    return attributes[registry][name]
+        parameters = attributes.get("_parameters")
+        if parameters is not None:
+            if name in parameters:  # without a loop: a small layer takes hardly longer than this
+                return parameters[name]
+            if name in attributes["_buffers"]:
+                return attributes["_buffers"][name]
+            if name in attributes["_modules"]:
+                return attributes["_modules"][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -1468,6 +1476,9 @@ class Module:
                 if m is not None and m not in within
             ],
         )
+
+
+_call_impl = Module._call_impl  # which programs may replace
 
 
 def _form(t: Tensor) -> str:

@@ -10,11 +10,13 @@ from ..graph import elementwise_record, record, write
 from ..graph.export import add_method, export
 from ..graph.node import spec_of
 from ..graph.operation import operation
+from ..graph.view import ViewPullback, alias, on_its_own
 from ..schedule.settle import value_of
-from ..shapes import Shape, contiguous_strides, numel
+from ..shapes import Shape, contiguous_strides, is_contiguous, numel
 from ..tensor import Tensor
 from . import elementwise
 from .creation import legacy_dtype, pinned
+from .layouts import steps_in_pytorch
 
 
 @export(method=True)
@@ -59,9 +61,17 @@ def _(input: Tensor, strides: Shape) -> Tensor:
     return made
 
 
+def view_as_it_is(t: Any) -> Any:
+    """The gradient of a copy."""
+    return t
+
+
 @export(public=False, method=True)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in C order, or in another one, else a copy of which they do.
+
+    A view that does because the library laid out a result with its channels last (PyTorch's would not) is
+    no longer one: writes into it do not reach that result.
 
     Args:
         memory_format: `channels_last` or `channels_last_3d` for these orders.
@@ -75,7 +85,17 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """
     spec = input._spec
     if memory_format is None:
-        return input if spec.contiguous else _laid_out(input, contiguous_strides(spec.shape))
+        if not spec.contiguous:
+            return _laid_out(input, contiguous_strides(spec.shape))
+        steps = None if input._view_of is None else steps_in_pytorch(input)
+        if steps is None or is_contiguous(spec.shape, steps):
+            return input
+        if input._storage.shared:
+            return elementwise.copy(input)
+        same = ViewPullback(view_as_it_is, (), lambda size: ())
+        return on_its_own(
+            alias(input, spec.shape, spec.strides, input._offset, "CloneBackward0", same)
+        )
     formats.check("contiguous", memory_format)
     if formats.is_in(spec, memory_format):
         return input

@@ -430,7 +430,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
 
 
 def scalar_tensor(
-    value: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    s: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Make a 0-d tensor of a number, in the default dtype unless another is given.
@@ -439,7 +439,7 @@ def scalar_tensor(
         >>> adjit.scalar_tensor(2)
         tensor(2.)
     """
-    value = record.plain_number(value, "scalar_tensor", "s")
+    value = record.plain_number(s, "scalar_tensor", "s")
     kind = dtype or dtypes.get_default_dtype()
     dtypes.check_fits(value, kind)
     return tensor(
@@ -972,14 +972,19 @@ def legacy_tensor(
         raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if not args:
         return empty(0, dtype=kind, device=place)
+    if len(args) == 1 and isinstance(args[0], bool):
+        raise TypeError("new(): data must be a sequence (got bool)")
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
         if isinstance(data, Size):
             return empty(data, dtype=kind, device=place)
         if record.is_tensor(data):
             return data.detach().to(place, kind)
-        if isinstance(data, float):
-            raise TypeError("new(): data must be a sequence (got float)")
+        if isinstance(data, (float, np.generic)) and not is_int(data):
+            room = "numpy." if isinstance(data, np.generic) else ""
+            raise TypeError(f"new(): data must be a sequence (got {room}{type(data).__name__})")
+        if is_int(data) and getattr(data, "dtype", np.dtype(int)).kind in "iu":  # one of NumPy's
+            return empty(operator.index(data), dtype=kind, device=place)
         return tensor(data, dtype=kind, device=place)
     return empty(*args, dtype=kind, device=place)
 

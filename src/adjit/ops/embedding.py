@@ -14,6 +14,7 @@ from ..graph.operation import normalizes, operation
 from ..graph.state import record_gradients, resume_gradients
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
+from ..shapes import called_too
 from ..tensor import Tensor
 from .creation import arange
 from .index import put, read
@@ -193,17 +194,18 @@ def _(batch: Batch, g: Tensor, indices: Tensor, padding_idx: int | None, rows: i
 
 
 @export(namespace="nn.functional")
+@called_too(tensor="input")
 @normalizes
-def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """A row of zeros with a one at its class for each element.
 
     Args:
-        tensor: int64, any shape, of numbers from 0.
+        input: int64, any shape, of numbers from 0.
         num_classes: the length of a row; -1 for one more than the largest class, which evaluates
-            the tensor.
+            the input.
 
     Returns:
-        An int64 tensor (*tensor.shape, num_classes). Not differentiable.
+        An int64 tensor (*input.shape, num_classes). Not differentiable.
 
     Raises:
         RuntimeError: if a class is negative or too large, or the classes cannot be counted.
@@ -213,22 +215,22 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         tensor([[1, 0, 0],
                 [0, 0, 1]])
     """
-    if tensor.dtype is not dtypes.int64:
+    if input.dtype is not dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1:
-        if tensor.__class__ in tracers:
+        if input.__class__ in tracers:
             raise RuntimeError(
                 "When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes "
                 "argument."
             )
-        if tensor.numel() == 0:
+        if input.numel() == 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        if int(tensor.min().item()) < 0:
+        if int(input.min().item()) < 0:
             raise RuntimeError("Class values must be non-negative.")
-        return ones_at(tensor, int(tensor.max().item()) + 1)
+        return ones_at(input, int(input.max().item()) + 1)
     if num_classes < 1:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return ones_at.on(tensor, operator.index(num_classes))
+    return ones_at.on(input, operator.index(num_classes))
 
 
 @operation("OneHotBackward0", differentiable=())

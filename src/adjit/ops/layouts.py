@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from ..dtypes import carrier
 from ..graph.launch import launch
+from ..graph.levels import tracers
 from ..graph.node import Spec
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, is_contiguous, numel
+from ..shapes import Shape, contiguous_strides, is_contiguous, numel
 from ..tensor import Tensor
 
 
@@ -39,6 +40,33 @@ def has_an_axis_further_in(spec: Spec) -> bool:
     if not is_contiguous([spec.shape[d] for d in order], [spec.strides[d] for d in order]):
         return False
     return any([d for d in order if d != c] == [d for d in axes if d != c] for c in axes)
+
+
+@functools.lru_cache(4096)
+def strides_in_c_order(view: Spec, base: Spec) -> Shape:
+    """The strides that a view of a dense memory would have if that lay in C order."""
+    outermost = sorted(
+        (d for d, n in enumerate(base.shape) if n > 1), key=lambda d: -base.strides[d]
+    )
+    others = contiguous_strides(base.shape)
+    found = []
+    for step in view.strides:
+        along = next((d for d in outermost if step and step % base.strides[d] == 0), None)
+        found.append(0 if along is None else others[along] * (step // base.strides[along]))
+    return tuple(found)
+
+
+def steps_in_pytorch(x: Tensor) -> Shape | None:
+    """The strides that PyTorch's view would have where the library laid out the memory that `x` is a view of.
+
+    None elsewhere, and for tracers.
+    """
+    if x._view_of is None or x.__class__ in tracers:
+        return None
+    base = x._view_of.base._spec
+    if base.contiguous or not has_an_axis_further_in(base):
+        return None
+    return strides_in_c_order(x._spec, base)
 
 
 def is_laid_out_here(x: Tensor) -> bool:

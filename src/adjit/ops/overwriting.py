@@ -15,6 +15,7 @@ from ..graph.levels import is_traced, tracers
 from ..graph.node import dense_spec
 from ..graph.operation import operation
 from ..shapes import (
+    called_too,
     check_fits,
     is_dense,
 )
@@ -25,6 +26,7 @@ from .view import expand
 
 
 @fastpath.copying(write.assignments)
+@called_too(other="src")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
 

@@ -61,7 +61,7 @@ add_method("resize_", resize_)
 
 
 @export(public=False, method="resize_as_")
-def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, the_template: Tensor, memory_format: Any = None) -> Tensor:
     """Give the tensor the shape of another one in place, as `resize_` does; returns it.
 
     Example:
@@ -72,7 +72,7 @@ def resize_as_(self: Tensor, the_template: Tensor, memory_format: Any = None) ->
     check_tensor("resize_as_", "the_template", 2, the_template)
     if memory_format is formats.preserve_format:
         memory_format = formats.suggested(the_template.shape, the_template.stride())
-    return resize_(self, the_template.shape, memory_format=memory_format)
+    return resize_(input, the_template.shape, memory_format=memory_format)
 
 
 export(name="resize_as_")(resize_as_)

@@ -11,7 +11,7 @@ from ..graph.export import export
 from ..graph.operation import operation
 from ..graph.record import check_tensor, is_differentiated, is_tensor
 from ..graph.view import as_own
-from ..shapes import numpy_names, wrap_dim
+from ..shapes import called_too, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .creation import linspace, tensor, zeros
 from .joining import cat
@@ -341,6 +341,7 @@ def _even_edges(rows: Tensor, bins: int, axis: int, range: Sequence[float] | Non
 
 
 @export(out=True)
+@called_too(element="elements", test_element="test_elements")
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
 ) -> Tensor:

@@ -14,7 +14,7 @@ from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.levels import tracers
 from ..graph.node import Spec
-from ..graph.view import ViewPullback, alias, as_own, view_op
+from ..graph.view import ViewPullback, alias, as_own, on_its_own, view_op
 from ..graph.view_cache import caches_views
 from ..graph.write import pair
 from ..shapes import (
@@ -32,7 +32,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from .conversions import clone
-from .layouts import is_laid_out_here
+from .layouts import is_laid_out_here, steps_in_pytorch
 
 # ----- one axis order for another -----
 
@@ -351,7 +351,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True, public=False)
-@caches_views
+@functools.partial(caches_views, may_copy=True)
 @listed("shape", after=1)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Give the elements another shape, -1 standing for one size: a view where possible, else a copy.
@@ -369,10 +369,15 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     if strides is None:
         fresh = clone(input, memory_format=contiguous_format)
         return as_own(_viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0"))
-    return _viewed(input, target, strides, "ViewBackward0")
+    steps = None if input._view_of is None else steps_in_pytorch(input)
+    if steps is None or view_strides(input._spec.shape, steps, target) is not None:
+        return _viewed(input, target, strides, "ViewBackward0")
+    if input._storage.shared:
+        return as_own(_viewed(clone(input), target, strides, "UnsafeViewBackward0"))
+    return on_its_own(_viewed(input, target, strides, "UnsafeViewBackward0"))
 
 
-export(caches_views(one_list("shape")(reshape)))
+export(caches_views(one_list("shape")(reshape), may_copy=True))
 
 
 @export(method=True)
@@ -388,7 +393,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
-@caches_views
+@functools.partial(caches_views, may_copy=True)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge the axes from `start_dim` to `end_dim` into one: a view where possible, else a copy.
 
@@ -412,7 +417,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @export(method=True)
-@caches_views
+@functools.partial(caches_views, may_copy=True)
 def ravel(input: Tensor) -> Tensor:
     """Merge all axes into one, in C order: a view where the elements lie so, else a copy.
 
@@ -501,9 +506,9 @@ def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
 
 
 def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int]) -> Any:
-    def method(self: Tensor, *args: Any) -> Tensor:
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
         inplace.check(self)
-        made = function(self, *args)
+        made = function(self, *args, **named)
         if self.__class__ in tracers:
             self._become(made)
             return self
@@ -533,7 +538,7 @@ def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int
 
 for _name, _function, _arguments, _shape in (
     ("squeeze", squeeze, "0", [2]), ("unsqueeze", unsqueeze, "0", [1, 1, 2]), ("t", t, "", [2, 1]),
-    ("transpose", transpose, "0, 1", [2, 1]), ("swapaxes", transpose, "0, 1", [2, 1]),
+    ("transpose", transpose, "0, 1", [2, 1]), ("swapaxes", swapaxes, "0, 1", [2, 1]),
     ("swapdims", transpose, "0, 1", [2, 1]),
 ):  # fmt: skip
     add_method(f"{_name}_", _reshaping_inplace(_function, _name, _arguments, _shape))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ...autograd.modes import no_grad
 from ...tensor import Tensor
 from ..container import ModuleDict, ModuleList
-from ..module import Module
+from ..module import Module, entry
 from ..parameter import Parameter
 
 __all__ = [
@@ -183,7 +183,7 @@ class ParametrizationList(ModuleList):
     def _originals(self) -> list[Tensor]:
         if self.is_tensor:
             return [self.original]
-        return [getattr(self, f"original{k}") for k in range(self.ntensors)]
+        return [entry(self, f"original{k}") for k in range(self.ntensors)]
 
     def forward(self) -> Any:
         """Compute the tensor."""
