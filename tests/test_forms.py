@@ -265,3 +265,25 @@ class DLPack:
 
     def __dlpack_device__(self):
         return self.tensor.__dlpack_device__()
+
+
+SIZES = {
+    "a number of NumPy's": (np.int64(3),), "a product": (np.prod((2, 3)),),
+    "an array of no axes": (np.array(3),),
+    "two numbers": (np.int32(2), 3), "a truth value": (True,), "a float": (np.float32(3.0),),
+    "a float in an array": (np.array(2.5),), "elements": ([1.0, 2.0],), "an array": (np.arange(3),),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("kind", ["Tensor", "FloatTensor", "LongTensor", "new"])
+def test_old_constructors_take_sizes_and_elements(kind: str, name: str) -> None:
+    def shape(library):  # type: ignore[no-untyped-def]
+        make = library.ones(1).new if kind == "new" else getattr(library, kind)
+        try:
+            made = make(*SIZES[name])
+        except TypeError as error:
+            return str(error)
+        return tuple(made.shape), str(made.dtype).rpartition(".")[2]
+
+    assert shape(adjit) == shape(torch)

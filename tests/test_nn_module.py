@@ -1064,3 +1064,52 @@ def test_functions_of_the_library_are_no_methods_of_modules() -> None:
 
     for _ in range(10):  # as machine code too
         assert told(T) == told(torch)
+
+
+class Threefold(T.nn.Linear):
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        return found * 3 if name == "weight" else found
+
+
+class Offset(T.nn.Linear):
+    def _call_impl(self, *args: Any) -> Any:
+        return super()._call_impl(*args) + 100  # type: ignore[misc]
+
+
+class StandIn:
+    weight, bias = T.full((1, 2), 2.0), None
+
+
+def ones_layer(kind: type[T.nn.Linear] = T.nn.Linear) -> T.nn.Linear:
+    layer = kind(2, 1)
+    for p in layer.parameters():
+        p.data.fill_(1)
+    return layer
+
+
+def test_layers_read_the_attributes_that_programs_have_put_in_place_of_theirs() -> None:
+    """What an attribute is is found as Python finds it, never looked up past what stands in front of it."""
+    x, five = T.ones(1, 2), T.full((1, 2), 5.0)
+    layer = ones_layer()
+    layer.__dict__["weight"] = five
+    assert layer(x).item() == 11
+    layer = ones_layer()
+    object.__setattr__(layer, "weight", five)
+    assert layer(x).item() == 11
+    assert ones_layer(Threefold)(x).item() == 7
+    late = ones_layer(type("Late", (T.nn.Linear,), {}))
+    type(late).weight = property(lambda layer: layer._parameters["weight"] * 3)  # type: ignore[assignment]
+    assert late(x).item() == 7
+    assert T.nn.Linear.forward(StandIn(), x).item() == 4  # type: ignore[arg-type]
+
+
+def test_calls_go_by_what_a_class_or_a_module_says_is_a_call() -> None:
+    x = T.ones(1, 2)
+    assert ones_layer(Offset)(x).item() == 103
+    hooked = ones_layer(Offset)
+    hooked.register_forward_hook(lambda module, args, out: out * 2)
+    assert hooked(x).item() == 106
+    layer = ones_layer()
+    layer._call_impl = lambda x: x * 7  # type: ignore[assignment]
+    assert layer(x).tolist() == [[7, 7]]

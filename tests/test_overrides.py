@@ -637,3 +637,27 @@ def test_functions_that_ask_keep_what_functions_have(library):
     assert library.meshgrid.__code__.co_name == "meshgrid"
     assert not hasattr(library.meshgrid, "nonsense")
     assert copy.deepcopy(library.meshgrid) == library.meshgrid
+
+
+def told_by(library):
+    """What a class gives that leaves calls to the one of parameters, which asks nobody."""
+    called = []
+
+    class Quiet(library.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            called.append(func.__name__)
+            return library.nn.Parameter.__torch_function__(func, types, args, kwargs or {})
+
+    class Other(library.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return library._C._disabled_torch_function_impl(func, types, args, kwargs)
+
+    x, y = library.ones(2).as_subclass(Quiet), library.ones(2).as_subclass(Other)
+    made = [x + 1, library.nn.functional.linear(x, library.ones(2, 2)), y * 3]
+    return called, [(type(t).__name__, t.tolist()) for t in made]
+
+
+def test_the_function_of_parameters_can_be_called():
+    assert told_by(adjit) == told_by(torch)
