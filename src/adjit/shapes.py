@@ -7,6 +7,7 @@ import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any, NoReturn, TypeVar
 
 Shape = tuple[int, ...]
@@ -191,19 +192,19 @@ def broadcast_strides(shape: Sequence[int], strides: Sequence[int], target: Sequ
 def coalesce(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[Shape, list[Shape]]:
     """Merge neighbouring axes that every operand walks through in one stride."""
     sizes: list[int] = []
-    strides: list[list[int]] = [[] for _ in operands]
-    for d, size in enumerate(shape):
+    steps: list[Shape] = []  # along each axis, one for each operand
+    for size, along in zip(
+        shape, zip(*operands, strict=True) if operands else repeat(()), strict=False
+    ):
         if size == 1:
             continue
-        if sizes and all(s[-1] == o[d] * size for s, o in zip(strides, operands, strict=True)):
+        if sizes and steps[-1] == tuple([step * size for step in along]):
             sizes[-1] *= size
-            for s, o in zip(strides, operands, strict=True):
-                s[-1] = o[d]
+            steps[-1] = along
         else:
             sizes.append(size)
-            for s, o in zip(strides, operands, strict=True):
-                s.append(o[d])
-    return tuple(sizes), [tuple(s) for s in strides]
+            steps.append(along)
+    return tuple(sizes), [*zip(*steps, strict=True)] if sizes else [()] * len(operands)
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

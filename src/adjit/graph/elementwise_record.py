@@ -232,7 +232,9 @@ def elementwise_recipe(
     """A recipe that runs a scalar body over the shape of its results."""
     first = results[0][1]
     outputs = [Operand(label, spec.dtype, spec.strides) for label, spec in results]
-    order = sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
+    order: Sequence[int] = range(first.ndim)
+    if not first.contiguous:
+        order = sorted(order, key=lambda d: (-first.strides[d], d))
     step, constants = loops.elementwise(
         name, body, wanted, compute, inputs, outputs, first.shape, order, alias, fresh=not alias
     )

@@ -173,7 +173,7 @@ def refuse_alias(storage: Storage) -> None:
         raise RuntimeError(
             "this tensor cannot be written in place: it or its base is a result that lies in memory "
             "with its channels last, and .view(...) had to copy it; the write would be seen by one of "
-            "the two only. Use .reshape(...) instead of .view(...), or write into .clone()."
+            "the two only. Call .contiguous() on the result before .view(...), or write into .clone()."
         )
 
 

@@ -93,6 +93,8 @@ class Element(NamedTuple):
 
     def turned(self, order: Sequence[int]) -> Element:
         """The same with its axes in another order."""
+        if [*order] == [*range(len(self.shape))]:
+            return self
         inputs, outputs = (
             tuple(
                 [
