@@ -8,7 +8,8 @@ from typing import Any, NoReturn, Self
 
 from ..graph import record
 from ..ops import creation
-from ..tensor import Tensor, plainly
+from ..tensor import Tensor
+from ..tensor import plainly as _plainly
 
 
 class Parameter(Tensor):
@@ -28,7 +29,7 @@ class Parameter(Tensor):
         tensor([1., 1.], requires_grad=True)
     """
 
-    __torch_function__ = plainly
+    __torch_function__ = _plainly
     _is_plain = True
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
@@ -66,7 +67,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
-    __torch_function__ = plainly
+    __torch_function__ = _plainly
     _is_plain = True
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:

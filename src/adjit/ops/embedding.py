@@ -14,7 +14,6 @@ from ..graph.operation import normalizes, operation
 from ..graph.state import record_gradients, resume_gradients
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import called_too
 from ..tensor import Tensor
 from .creation import arange
 from .index import put, read
@@ -194,7 +193,6 @@ def _(batch: Batch, g: Tensor, indices: Tensor, padding_idx: int | None, rows: i
 
 
 @export(namespace="nn.functional")
-@called_too(tensor="input")
 @normalizes
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """A row of zeros with a one at its class for each element.
