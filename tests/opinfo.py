@@ -434,14 +434,14 @@ class Comparison:
                 self.compare(sample, at, function, loose)
                 if k >= few:
                     continue
-                for form in self._forms(sample, by_name=k == 0):
+                for form in self._forms(sample):
                     self.compare(sample, at, form, loose)
                 if self.info.supports_out:
                     self._out(sample, at, loose)
             except Lacking:
                 self.lacking += 1
 
-    def _forms(self, sample: Any, by_name: bool) -> Iterator[Form]:
+    def _forms(self, sample: Any) -> Iterator[Form]:
         """The other ways to call the op that PyTorch has."""
         info = self.info
         for name, theirs in (
@@ -461,7 +461,7 @@ class Comparison:
                 yield Form(name, _on_a_copy(theirs), _on_a_copy(ours))
             else:
                 yield Form(name, theirs, ours)
-        if info.name.startswith("__") or not by_name:
+        if info.name.startswith("__"):
             return
         for name, theirs in (
             ("by name", None if _is_of_the_tests(info.op) else info.op),
@@ -545,10 +545,7 @@ def _argument_names(function: Any, name: str) -> list[list[str]]:
         return [list(inspect.signature(function).parameters)]
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name.rpartition('.')[2]}")
     given = [schema.arguments for schema in schemas if schema.arguments]
-    found = [[a.name for a in names] for names in given if "Tensor" in str(names[0].type)]
-    return [
-        names for names in found if "self" not in names[1:]
-    ]  # a number, which nobody calls that
+    return [[a.name for a in names] for names in given if "Tensor" in str(names[0].type)]
 
 
 def _room(library: Any, like: Any, kind: str) -> Any:

@@ -6,6 +6,7 @@ import copy
 import ctypes
 import importlib
 import math
+import types
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ import adjit
 from adjit import nn
 from adjit.autograd import gradcheck, gradgradcheck
 from adjit.ops import conv_plans
+from adjit.schedule.jit import native
 
 rng = np.random.default_rng(0)
 FLOATS = [np.float32, np.float64]
@@ -614,6 +616,23 @@ def test_what_pytorch_copies_is_written_without_the_rest(name):
     assert y.tolist() == before
 
 
+@pytest.mark.parametrize("name", ["rows of channels", "flattened", "all in a row"])
+def test_machine_code_tells_such_views_from_others_that_look_alike(name):
+    """Views that it remembers are those of memory in C order, of which PyTorch's are views too."""
+    assert all(family.load(compiling=True) for family in native.families)
+    for leaf in (adjit.zeros(2, 3, 3, 4), adjit.zeros(2, 3, 3, 4, requires_grad=True)):
+        alike = (leaf * 1).view(18, 4).view(2, 3, 3, 4)
+        turned = types.SimpleNamespace(permute=lambda *_, t=alike: t, movedim=lambda *_, t=alike: t)
+        for _ in range(4):
+            OF_THEIR_OWN[name](turned)
+        _, y = features()
+        y = (y if leaf.requires_grad else y.detach()) + 0
+        before = y.tolist()
+        assert y.movedim(1, -1).stride() == alike.stride()
+        OF_THEIR_OWN[name](y).add_(1)
+        assert y.tolist() == before
+
+
 def test_views_of_such_a_result_that_pytorch_has_too_are_views():
     _, y = features()
     y = y.detach() + 0
@@ -660,6 +679,7 @@ def test_as_strided_by_the_strides_that_such_a_result_has():
     [
         ((2, 4, 3, 3), (36, 9, 3, 1)),
         ((2, 36), (36, 1)),
+        ((2, 4), (36, 1)),  # a run over more than a line, or all channels of a place
         ((3,), (1,)),
         ((4,), (9,)),
         ((2, 3), (36, 3)),

@@ -271,6 +271,7 @@ SIZES = {
     "a number of NumPy's": (np.int64(3),), "a product": (np.prod((2, 3)),),
     "an array of no axes": (np.array(3),),
     "two numbers": (np.int32(2), 3), "a truth value": (True,), "a float": (np.float32(3.0),),
+    "a float of Python's": (3.0,),
     "a float in an array": (np.array(2.5),), "elements": ([1.0, 2.0],), "an array": (np.arange(3),),
 }  # fmt: skip
 

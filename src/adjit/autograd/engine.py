@@ -47,7 +47,7 @@ from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import remember, settle_walk
 from ..shapes import is_dense
 from ..tensor import Tensor
-from .repeated_walks import repeated
+from .repeated_walks import Start, repeated
 
 MOST = 32  # gradients that are summed at once
 SMALL = 1 << 10  # elements of these; larger ones are summed at once, and fused
@@ -304,6 +304,13 @@ class Walk:
             self.targets = {edge for edge in targets if edge is not None}
         self.goals = {fn for fn, _ in self.targets}
         self.straight: list[Edge | None] = []  # edges along which zeros would run
+
+    def gradients(self, starts: Sequence[Start], targets: Sequence[Edge | None]) -> list[Any]:
+        """Walk from where gradients begin: those that arrived at targets."""
+        for (fn, nr), g in starts:
+            self.send(fn, nr, g)
+        self.run()
+        return [None if edge is None else self.captured.get(edge) for edge in targets]
 
     def send(self, fn: GradNode, nr: int, g: Gradient) -> None:
         """Let a gradient arrive at an output of a backward node."""
@@ -598,20 +605,13 @@ def run_backward(
         walk.narrow(accumulates)
     if state.session is not None:
         state.session.ran_backward(walk.order if walk.useful is None else walk.useful)
-
-    def captured() -> list[Any]:
-        for (fn, number), g in starts:
-            walk.send(fn, number, g)
-        walk.run()
-        return [None if edge is None else walk.captured.get(edge) for edge in wanted or ()]
-
     before = record_gradients(bool(create))
     outer, state.walk = state.walk, walk
     try:
         walk.traced = bool(tracers) and is_traced(grads)
         if walk.traced and wanted is not None and not accumulates:
-            return repeated(walk, starts, wanted, captured)
-        found = captured()
+            return repeated(walk, starts, wanted)
+        found = walk.gradients(starts, wanted or ())
         if walk.straight and (targets is None or accumulates):
             walk.send_zeros()
     finally:

@@ -9,7 +9,7 @@ time on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..graph import record
@@ -34,6 +34,9 @@ class PlannedWalk(Protocol):
     keep: bool
     order: list[GradNode]
     useful: set[GradNode] | None
+
+    def gradients(self, starts: Sequence[Start], targets: Sequence[Edge | None]) -> list[Any]:
+        """Walk from where gradients begin: those that arrived at targets."""
 
 
 class RepeatedWalk(NamedTuple):
@@ -121,9 +124,9 @@ class _Reading:
 
 
 def repeated(
-    walk: PlannedWalk, starts: Sequence[Start], targets: Sequence[Edge | None], run: Callable[[], list[Any]],
-) -> list[Any]:  # fmt: skip
-    """The gradients of targets that `run` gives, recorded from a trace where the walk came before."""
+    walk: PlannedWalk, starts: Sequence[Start], targets: Sequence[Edge | None]
+) -> list[Any]:
+    """The gradients of targets that the walk gives, recorded from a trace where it came before."""
     useful = walk.useful
     runs = [fn for fn in walk.order if useful is None or fn in useful]
     reading = None
@@ -131,7 +134,7 @@ def repeated(
         with contextlib.suppress(_NotRepeated):
             reading = _read(walk, runs, starts, targets)
     if reading is None or reading.level is None:  # or no gradient of examples leads to a target
-        return run()
+        return walk.gradients(starts, targets)
     key, level = tuple(reading.key), reading.level
     known = _walks.get(key)
     if isinstance(known, RepeatedWalk):
@@ -147,11 +150,11 @@ def repeated(
         if len(_walks) >= MAX_WALKS:
             _walks.clear()
         _walks.setdefault(key, SEEN_ONCE)
-        return run()
+        return walk.gradients(starts, targets)
     found: list[Any] = []
 
     def bottom() -> tuple[Any, ...]:
-        found.extend(run())
+        found.extend(walk.gradients(starts, targets))
         return tuple([g._value if g.__class__ in tracers else g for g in found])
 
     entry = trace(reading.operands, bottom)[1]

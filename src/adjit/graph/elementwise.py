@@ -80,10 +80,6 @@ class Pullback(Body):
         return assigns, [results[0] if p in self.logical else next(given) for p in operands]
 
 
-# What operands may be called where they are given by name: PyTorch's names, and NumPy's.
-NAMES_OF_OPERANDS = {"x": ("x", "input", "a", "x1"), "y": ("y", "other", "x2")}
-
-
 @native.called
 class Elementwise(native.Native):
     """A differentiable scalar function, the single source of every kernel made from it.
@@ -194,7 +190,7 @@ class Elementwise(native.Native):
         """The operands after the first `count`, taken out of the keyword arguments."""
         found = []
         for p in self.params[count:]:
-            names = NAMES_OF_OPERANDS.get(p, (p,))
+            names = elementwise_record.NAMES_OF_OPERANDS.get(p, (p,))
             name = next((n for n in names if n in attributes and n not in self.attributes), None)
             if name is not None:
                 found.append(attributes.pop(name))

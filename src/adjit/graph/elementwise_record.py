@@ -149,7 +149,9 @@ def as_number(op: ElementwiseOp, value: Argument, operands: tuple[Argument, ...]
     raise no_tensor(op.name, PYTORCH_NAMES.get(name, name), position + 1, value)
 
 
-PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
+# What operands may be called where they are given by name: PyTorch's name, the library's, and NumPy's.
+NAMES_OF_OPERANDS = {"x": ("input", "x", "a", "x1"), "y": ("other", "y", "x2")}
+PYTORCH_NAMES = {name: names[0] for name, names in NAMES_OF_OPERANDS.items()}
 
 
 def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:

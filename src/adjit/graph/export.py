@@ -13,6 +13,7 @@ from ..absent import ROOT
 from ..schedule.jit import native
 from . import calls, inplace
 from .elementwise import Choice, Elementwise
+from .elementwise_record import PYTORCH_NAMES
 from .fastpath import choosing, compiled, computing, writing
 from .levels import level_of, tracers
 from .node import NewTensor, TensorBase
@@ -155,7 +156,7 @@ def as_method(f: Function, name: str) -> Function:
         return f
     if isinstance(f, Elementwise) and not f.attributes:
         recorded = f.record
-        if f.arity == 2 and f.params[1] != "values":  # which nobody gives by the name of "other"
+        if f.arity == 2 and PYTORCH_NAMES.get(f.params[1], f.params[1]) == "other":
 
             def method2(self: TensorBase, other: Argument) -> NewTensor:
                 try:
@@ -180,6 +181,8 @@ def as_method(f: Function, name: str) -> Function:
             raise
 
     named = _named(method, getattr(f, "__wrapped__", f), name)
+    if isinstance(f, Elementwise) and f.arity == 2 and not f.attributes:
+        return compiled(f, named)
     return choosing(f.chosen, named) if isinstance(f, Choice) else named
 
 

@@ -248,9 +248,7 @@ class Module:
             return self.forward(*args, **kwargs)
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
-        if self.__class__._call_impl is not _call_impl or "_call_impl" in attributes:
-            return self._call_impl(*args, **kwargs)
-        return self.__call_with_hooks(args, kwargs)
+        return self._call_impl(*args, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         """What a call does where it is not compiled."""

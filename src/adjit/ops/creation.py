@@ -972,19 +972,17 @@ def legacy_tensor(
         raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if not args:
         return empty(0, dtype=kind, device=place)
-    if len(args) == 1 and isinstance(args[0], bool):
-        raise TypeError("new(): data must be a sequence (got bool)")
-    if len(args) == 1 and not isinstance(args[0], int):
-        data = args[0]
+    if len(args) == 1 and (isinstance(args[0], bool) or not isinstance(args[0], int)):
+        data: Any = args[0]
         if isinstance(data, Size):
             return empty(data, dtype=kind, device=place)
         if record.is_tensor(data):
             return data.detach().to(place, kind)
-        if isinstance(data, (float, np.generic)) and not is_int(data):
-            room = "numpy." if isinstance(data, np.generic) else ""
-            raise TypeError(f"new(): data must be a sequence (got {room}{type(data).__name__})")
         if is_int(data) and getattr(data, "dtype", np.dtype(int)).kind in "iu":  # one of NumPy's
             return empty(operator.index(data), dtype=kind, device=place)
+        if isinstance(data, (bool, float, np.generic)):
+            room = "numpy." if isinstance(data, np.generic) else ""
+            raise TypeError(f"new(): data must be a sequence (got {room}{type(data).__name__})")
         return tensor(data, dtype=kind, device=place)
     return empty(*args, dtype=kind, device=place)
 

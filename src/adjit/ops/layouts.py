@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..dtypes import carrier
 from ..graph.launch import launch
@@ -42,18 +42,44 @@ def has_an_axis_further_in(spec: Spec) -> bool:
     return any([d for d in order if d != c] == [d for d in axes if d != c] for c in axes)
 
 
+def outermost_first(shape: Shape, strides: Shape) -> list[int]:
+    """The axes of a dense memory that have several places, the one with the largest stride first."""
+    return sorted((d for d, n in enumerate(shape) if n > 1), key=lambda d: -strides[d])
+
+
+def axis_along(step: int, axes: Iterable[int], strides: Shape) -> int | None:
+    """The outermost axis that a step of so many elements goes along, by whole places."""
+    return next((d for d in axes if step % strides[d] == 0), None)
+
+
 @functools.lru_cache(4096)
 def strides_in_c_order(view: Spec, base: Spec) -> Shape:
     """The strides that a view of a dense memory would have if that lay in C order."""
-    outermost = sorted(
-        (d for d, n in enumerate(base.shape) if n > 1), key=lambda d: -base.strides[d]
-    )
-    others = contiguous_strides(base.shape)
+    axes, others = outermost_first(base.shape, base.strides), contiguous_strides(base.shape)
     found = []
     for step in view.strides:
-        along = next((d for d in outermost if step and step % base.strides[d] == 0), None)
+        along = axis_along(step, axes, base.strides) if step else None
         found.append(0 if along is None else others[along] * (step // base.strides[along]))
     return tuple(found)
+
+
+def goes_along_axes(
+    wanted: Sequence[tuple[int, int]], start: int, shape: Shape, strides: Shape, runs: bool = False
+) -> bool:
+    """Whether each axis of a view, of so many steps that long, goes along an axis of a dense memory.
+
+    One that `runs` on from the end of an axis to the next place of the axis around it does, too.
+    """
+    places = {}  # of the last element, by axes
+    for d in outermost_first(shape, strides):
+        places[d], start = divmod(start, strides[d])
+    for size, step in wanted:
+        along = axis_along(step, places, strides)
+        if along is None:
+            return False
+        if not (runs and step == strides[along]):
+            places[along] += (size - 1) * step // strides[along]
+    return all(place < shape[d] for d, place in places.items())
 
 
 def steps_in_pytorch(x: Tensor) -> Shape | None:
@@ -64,9 +90,7 @@ def steps_in_pytorch(x: Tensor) -> Shape | None:
     if x._view_of is None or x.__class__ in tracers:
         return None
     base = x._view_of.base._spec
-    if base.contiguous or not has_an_axis_further_in(base):
-        return None
-    return strides_in_c_order(x._spec, base)
+    return strides_in_c_order(x._spec, base) if has_an_axis_further_in(base) else None
 
 
 def is_laid_out_here(x: Tensor) -> bool:

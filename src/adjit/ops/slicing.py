@@ -17,7 +17,6 @@ from ..graph.operation import operation
 from ..graph.view import alias, aliases, strided
 from ..graph.view_cache import caches_views
 from ..shapes import (
-    Shape,
     an_int,
     contiguous_strides,
     is_int,
@@ -28,7 +27,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from .joining import cat, stack
-from .layouts import is_laid_out_here
+from .layouts import goes_along_axes, is_laid_out_here
 from .regions import scatter_strided, zeros_in
 
 
@@ -470,25 +469,6 @@ def check_means_one_thing(input: Tensor, spec: Spec, start: int) -> None:
             f"where PyTorch's is in C order, so what strides of {list(spec.strides)} mean cannot be told; call "
             "contiguous() on it first"
         )
-
-
-def goes_along_axes(
-    wanted: Sequence[tuple[int, int]], start: int, shape: Shape, strides: Shape, runs: bool = False
-) -> bool:
-    """Whether each axis of a view, of so many steps that long, goes along an axis of a dense memory.
-
-    One that `runs` on from the end of an axis to the next place of the axis around it does, too.
-    """
-    places = {}  # of the last element, by axes, the outermost first
-    for d in sorted((d for d, n in enumerate(shape) if n > 1), key=lambda d: -strides[d]):
-        places[d], start = divmod(start, strides[d])
-    for size, step in wanted:
-        along = next((d for d in places if step % strides[d] == 0), None)
-        if along is None:
-            return False
-        if not (runs and step == strides[along]):
-            places[along] += (size - 1) * step // strides[along]
-    return all(place < shape[d] for d, place in places.items())
 
 
 parts_by_name: dict[str, Any] = {  # views by what made them; index.py adds what stands in brackets

@@ -13,7 +13,7 @@ from ..graph.launch import launch
 from ..graph.operation import operation
 from ..graph.record import is_differentiated
 from ..kernels.ops import sort as kernels
-from ..shapes import Shape, an_int, listed, numel, numpy_names, wrap_dim
+from ..shapes import Shape, an_int, called_too, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .masks import refuse_traced
 from .reduce import (
@@ -577,7 +577,7 @@ def unique_consecutive(
 
 @export(out=True)
 @factory
-@listed("self")
+@called_too(self="input")
 def searchsorted(
     sorted_sequence: Tensor,
     input: Tensor | Number,

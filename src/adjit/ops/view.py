@@ -369,7 +369,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     if strides is None:
         fresh = clone(input, memory_format=contiguous_format)
         return as_own(_viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0"))
-    steps = None if input._view_of is None else steps_in_pytorch(input)
+    steps = steps_in_pytorch(input)
     if steps is None or view_strides(input._spec.shape, steps, target) is not None:
         return _viewed(input, target, strides, "ViewBackward0")
     if input._storage.shared:
