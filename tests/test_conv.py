@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import importlib
 import math
-import types
 from typing import Any
 
 import numpy as np
@@ -28,7 +26,6 @@ import adjit
 from adjit import nn
 from adjit.autograd import gradcheck, gradgradcheck
 from adjit.ops import conv_plans
-from adjit.schedule.jit import native
 
 rng = np.random.default_rng(0)
 FLOATS = [np.float32, np.float64]
@@ -213,15 +210,6 @@ def test_layouts(layout, image, weight, options):
         return T.autograd.grad(out, (x, w), lay(T, out.detach() * 2))
 
     agree(backward, *[sample(*shape, dtype=np.float32) for shape in (image, weight)])
-
-
-def test_results_have_channels_last_strides():
-    x = adjit.ones(2, 3, 8, 8, requires_grad=True)
-    y = adjit.conv2d(x, adjit.ones(5, 3, 3, 3))
-    assert y.stride() == (180, 1, 30, 5)
-    assert y.relu().stride() == y.stride()
-    y.sum().backward()
-    assert x.grad.shape == x.shape
 
 
 def test_the_gradient_of_a_weight_lies_like_the_weight():
@@ -533,218 +521,3 @@ def test_a_small_network_learns():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.6 * losses[0]
-
-
-# ----- results with the channels last -----
-
-
-def features():
-    x = adjit.arange(2.0 * 3 * 8 * 8).reshape(2, 3, 8, 8).requires_grad_()
-    y = nn.functional.conv2d(x * 0.01, adjit.ones(4, 3, 3, 3))
-    return x, nn.functional.max_pool2d(y.relu(), 2)
-
-
-def test_view_of_a_result_that_the_library_laid_out():
-    x, y = features()
-    assert not y.is_contiguous()
-    flat = y.view(y.size(0), -1)
-    assert flat.tolist() == y.reshape(2, -1).tolist()
-    assert flat.grad_fn.name() == "ViewBackward0"
-    (found,) = adjit.autograd.grad((flat * flat).sum(), x, retain_graph=True)
-    (expected,) = adjit.autograd.grad((y * y).sum(), x)
-    assert adjit.allclose(found, expected)
-
-
-PARTS = {  # of a result (2, 4, 3, 3), and what is computed of it
-    "one image": lambda y: y[0].view(-1),
-    "some channels": lambda y: y[:, 1:3].view(2, -1),
-    "one of two halves": lambda y: y.chunk(2, 1)[1].view(-1, 18)[1:],
-    "without history": lambda y: y.detach().view(2, -1),
-    "one more axis": lambda y: (y.unsqueeze(1) * adjit.ones(2, 3, 1, 1, 1)).view(2, 12, -1),
-    "an axis behind": lambda y: (y.unsqueeze(4) * adjit.ones(5)).view(-1),
-    "every second": lambda y: y[:, ::2].unsqueeze(2).view(2, 2, -1),
-    "channels of groups": lambda y: y.unflatten(1, (2, 2)).view(2, 2, -1),
-    "one image, computed with": lambda y: (y[0] * 2).view(-1),
-    "a sequence": lambda y: nn.functional.conv1d(y[:, :, 0], adjit.ones(5, 4, 1)).view(-1),
-}
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_views_of_parts_of_such_a_result(name):
-    """They have the elements of a result in C order, and send gradients to the same places."""
-    x, y = features()
-    plain = y.contiguous()
-    found, expected = PARTS[name](y), PARTS[name](plain)
-    assert found.tolist() == expected.tolist()
-    if name != "without history":
-        (mine,) = adjit.autograd.grad((found * found).sum(), x, retain_graph=True)
-        (its,) = adjit.autograd.grad((expected * expected).sum(), x)
-        np.testing.assert_allclose(mine.numpy(), its.numpy(), rtol=1e-6)
-
-
-OF_THEIR_OWN = {  # what PyTorch copies; here the elements lie as they are to lie
-    "channels at the end": lambda y: y.permute(0, 2, 3, 1).contiguous(),
-    "rows of channels": lambda y: y.permute(0, 2, 3, 1).reshape(-1, 4),
-    "flattened": lambda y: y.permute(0, 2, 3, 1).flatten(0, 2),
-    "all in a row": lambda y: y.movedim(1, -1).ravel(),
-    "channels of a place": lambda y: y[1, :, 0, 2].contiguous(),
-    "of one image": lambda y: y[0].permute(1, 2, 0).contiguous(),
-}
-
-
-@pytest.mark.parametrize("name", OF_THEIR_OWN)
-def test_what_pytorch_copies_is_written_without_the_rest(name):
-    for make in (lambda y: y, lambda y: y.relu(), lambda y: (y * 2).exp()) * 3:
-        x, y = features()
-        y = make(y)
-        before, made = y.tolist(), OF_THEIR_OWN[name](y)
-        expected = OF_THEIR_OWN[name](y.contiguous())
-        assert made.tolist() == expected.tolist()
-        squares = (y * y).sum()
-        made.add_(1)
-        assert y.tolist() == before
-        assert made.tolist() == (expected + 1).tolist()
-        (both,) = adjit.autograd.grad(squares + (made * made).sum(), x)
-        x, y = features()
-        y = make(y).contiguous()
-        also = OF_THEIR_OWN[name](y.clone()) + 1
-        (wanted,) = adjit.autograd.grad((y * y).sum() + (also * also).sum(), x)
-        np.testing.assert_allclose(both.numpy(), wanted.numpy(), rtol=1e-5)
-    array = OF_THEIR_OWN[name](y.detach()).numpy()
-    before = y.tolist()
-    array[:] = 7
-    assert y.tolist() == before
-
-
-@pytest.mark.parametrize("name", ["rows of channels", "flattened", "all in a row"])
-def test_machine_code_tells_such_views_from_others_that_look_alike(name):
-    """Views that it remembers are those of memory in C order, of which PyTorch's are views too."""
-    assert all(family.load(compiling=True) for family in native.families)
-    for leaf in (adjit.zeros(2, 3, 3, 4), adjit.zeros(2, 3, 3, 4, requires_grad=True)):
-        alike = (leaf * 1).view(18, 4).view(2, 3, 3, 4)
-        turned = types.SimpleNamespace(permute=lambda *_, t=alike: t, movedim=lambda *_, t=alike: t)
-        for _ in range(4):
-            OF_THEIR_OWN[name](turned)
-        _, y = features()
-        y = (y if leaf.requires_grad else y.detach()) + 0
-        before = y.tolist()
-        assert y.movedim(1, -1).stride() == alike.stride()
-        OF_THEIR_OWN[name](y).add_(1)
-        assert y.tolist() == before
-
-
-def test_views_of_such_a_result_that_pytorch_has_too_are_views():
-    _, y = features()
-    y = y.detach() + 0
-    y.permute(0, 2, 3, 1)[0] = 5
-    assert (y[0] == 5).all()
-    y.permute(0, 2, 3, 1).reshape(2, 9, 4)[1] = 6  # (h, w) is one axis in both
-    assert (y[1] == 6).all()
-    y[0].permute(1, 2, 0).reshape(9, 4)[:, 1] = 8
-    assert (y[0, 1] == 8).all()
-    y.flatten(2)[:, 0] = 7
-    assert (y[:, 0] == 7).all()
-
-
-def test_all_such_views_of_one_result_are_written_once_they_are_alone():
-    _, y = features()
-    y = y.detach() + 0
-    first, second, part = y.view(2, -1), y.view(4, -1), y[1].view(-1)
-    del second
-    for t in (y, first, part):
-        with pytest.raises(RuntimeError, match="cannot be written in place"):
-            t.zero_()
-    copied = copy.deepcopy([y, first, part])
-    with pytest.raises(RuntimeError, match="cannot be written in place"):
-        copied[1].zero_()
-    del copied[0], y
-    with pytest.raises(RuntimeError, match="cannot be written in place"):
-        first.zero_()
-    del copied[0], first
-    assert not part.zero_().any()
-    assert not copied[0].zero_().any()
-
-
-def test_as_strided_by_the_strides_that_such_a_result_has():
-    _, y = features()
-    n, c, h, w = y.stride()
-    windows = y.as_strided((2, 4, 2, 2, 2, 2), (n, c, h, w, h, w))
-    assert windows.tolist() == y.unfold(2, 2, 1).unfold(3, 2, 1).tolist()
-    windows = y[:, 1:].as_strided((2, 3, 2, 2, 2, 2), (n, c, h, w, h, w))
-    assert windows.tolist() == y[:, 1:].unfold(2, 2, 1).unfold(3, 2, 1).tolist()
-
-
-@pytest.mark.parametrize(
-    ("size", "stride"),
-    [
-        ((2, 4, 3, 3), (36, 9, 3, 1)),
-        ((2, 36), (36, 1)),
-        ((2, 4), (36, 1)),  # a run over more than a line, or all channels of a place
-        ((3,), (1,)),
-        ((4,), (9,)),
-        ((2, 3), (36, 3)),
-    ],
-)
-def test_as_strided_by_numbers_is_refused_where_the_order_is_the_librarys(size, stride):
-    _, y = features()
-    with pytest.raises(RuntimeError, match=r"as_strided: the memory .* cannot be told"):
-        y.as_strided(size, stride)
-    plain = y.contiguous()
-    assert plain.as_strided(size, stride).shape == size
-
-
-def test_a_storage_has_the_order_of_such_a_result():
-    _, y = features()
-    with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
-        assert y.storage().tolist() == y.permute(0, 2, 3, 1).reshape(-1).tolist()
-
-
-@pytest.mark.parametrize("which", ["view", "base", "view of the view", "another view"])
-def test_such_a_view_and_its_base_are_not_written(which):
-    _, y = features()
-    with adjit.no_grad():
-        flat = y.view(2, -1)
-        target = {"view": flat, "base": y, "view of the view": flat[0], "another view": y[1]}[which]
-        with pytest.raises(RuntimeError, match=r"cannot be written in place: .*channels last"):
-            target.add_(1)
-        with pytest.raises(RuntimeError, match=r"cannot be written in place"):
-            target[:] = 0
-
-
-def test_such_a_view_may_be_written_once_it_is_alone():
-    _, y = features()
-    with adjit.no_grad():
-        y = y.detach() + 0  # no graph looks at it
-        flat = y.view(2, -1)
-        expected = (y.reshape(2, -1) + 1).tolist()
-        del y
-        assert flat.add_(1).tolist() == expected
-
-
-@pytest.mark.cpu
-def test_arrays_on_such_a_view_and_its_base_can_only_be_read():
-    _, y = features()
-    y = y.detach() + 0
-    flat = y.view(2, -1)
-    assert not flat.numpy().flags.writeable
-    assert not y.numpy().flags.writeable
-    del flat
-    y.numpy()[:] = 0
-    assert y.abs().sum().item() == 0
-
-
-@pytest.mark.cpu
-def test_no_such_view_while_an_array_is_on_the_base():
-    _, y = features()
-    y = y.detach() + 0
-    array = y.numpy()
-    with pytest.raises(RuntimeError, match=r"view size is not compatible.*reshape"):
-        y.view(2, -1)
-    del array
-    assert y.view(2, -1).shape[0] == 2
-
-
-def test_view_of_a_permuted_tensor_is_refused_as_in_pytorch():
-    x = adjit.ones(2, 4, 4, 3).permute(0, 3, 1, 2)
-    with pytest.raises(RuntimeError, match="view size is not compatible"):
-        x.view(2, -1)

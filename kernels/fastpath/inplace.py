@@ -55,6 +55,7 @@ from .signatures import SIZE, TENSORS, describe, known
 from .tensors import (
     can_take_fast_path,
     is_private,
+    is_secluded,
     is_tensor,
     new_node,
     records_gradients,
@@ -81,7 +82,7 @@ REPLACE_RUNTIME = REPLACE_FALLBACK = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
 RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_EXTENT = SPEC_NUMEL = BOUND
-STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_ALIAS = STORAGE_VALUE = STORAGE_VERSION = BOUND
+STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_LINKS = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_VERSION_COUNTER = BOUND
 TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
 VIEW_BASE = VIEW_PART_SHIFT = VIEW_PART_SPEC = BOUND
@@ -136,7 +137,7 @@ def covers(runtime, t):
     whole = get(storage, STORAGE_SPEC)
     if get(t, TENSOR_VERSION_COUNTER) != storage or get(t, TENSOR_SPEC) != whole:
         return False
-    return get(t, TENSOR_OFFSET) == zero(runtime) and get(storage, STORAGE_ALIAS) == 0
+    return get(t, TENSOR_OFFSET) == zero(runtime) and get(storage, STORAGE_LINKS) == 0
 
 
 @helper
@@ -628,9 +629,7 @@ def can_adopt(runtime, t, made):
 def can_write(runtime, t):
     """Whether a tensor counts its writes and nobody else looks at its memory."""
     storage = get(t, TENSOR_STORAGE)
-    if get(t, TENSOR_VERSION_COUNTER) != storage or get(storage, STORAGE_ALIAS) != 0:
-        return False
-    return is_private(runtime, storage)
+    return get(t, TENSOR_VERSION_COUNTER) == storage and is_secluded(runtime, storage)
 
 
 @helper

@@ -18,7 +18,7 @@ from .cpython import (
     own,
     set_length,
 )
-from .tensors import is_private, is_tensor, zero
+from .tensors import is_secluded, is_tensor, zero
 
 BASIC_RUNTIME = BASIC_FALLBACK = DTYPE_IS_FLOATING_POINT = FUNCTION_CONTEXT = BOUND
 RUNTIME_FALSE = RUNTIME_LIST_CLASS = RUNTIME_TRUE = BOUND
@@ -84,9 +84,9 @@ def are_lists(runtime, arguments, count, names, number):
 
 @helper
 def is_plain(runtime, t):
-    """Whether a tensor lies in C order in memory that nobody outside looks at."""
+    """Whether a tensor lies in C order in memory that concerns nobody else."""
     is_dense = get(get(t, TENSOR_SPEC), SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE)
-    return is_dense and is_private(runtime, get(t, TENSOR_STORAGE))
+    return is_dense and is_secluded(runtime, get(t, TENSOR_STORAGE))
 
 
 @helper

@@ -25,7 +25,7 @@ from .cpython import (
     trade_list_item,
     word_of,
 )
-from .tensors import is_private, new_handle, new_ready, new_storage
+from .tensors import is_private, is_secluded, new_handle, new_ready, new_storage
 
 STORAGE_OF_ARGUMENT = STORAGE_OF_STORAGE = STORAGE_OF_META = EFFECT_BLOCK = BOUND
 EFFECT_STORAGE = EFFECT_WRITES = BOUND
@@ -54,7 +54,7 @@ def fits(function, arguments, count, names):
     well = (
         all_grads_fit(runtime, item(wanted, ARGUMENT_GUARDS_GRADS), given)
         and all_are_unchanged(runtime, item(wanted, ARGUMENT_GUARDS_UNCHANGED))
-        and all_are_private(runtime, item(wanted, ARGUMENT_GUARDS_WRITTEN))
+        and all_are_secluded(runtime, item(wanted, ARGUMENT_GUARDS_WRITTEN))
     )
     return own(item(runtime, RUNTIME_TRUE if well else RUNTIME_FALSE))
 
@@ -98,12 +98,12 @@ def all_are_unchanged(runtime, wanted):
 
 
 @helper
-def all_are_private(runtime, storages):
-    """Whether nobody outside looks at the bytes of storages."""
-    private = True
+def all_are_secluded(runtime, storages):
+    """Whether what is written into storages concerns nobody else."""
+    alone = True
     for k in range(length(storages)):
-        private &= is_private(runtime, item(storages, k))
-    return private
+        alone &= is_secluded(runtime, item(storages, k))
+    return alone
 
 
 # ----- what a replay reads -----

@@ -35,7 +35,7 @@ RUNTIME_SETTLE = BOUND
 RUNTIME_TENSOR_CLASSES = RUNTIME_TRUE = RUNTIME_UNRECORDED = BOUND
 RUNTIME_USUAL_CLASS = RUNTIME_VERSION_CLASS = BOUND
 RUNTIME_VIEW_CLASS = RUNTIME_OBSERVERS = BOUND
-STORAGE_SHARED = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
+STORAGE_LINKS = STORAGE_SHARED = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_AUTOGRAD_META = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
 TENSOR_STORAGE = TENSOR_VERSION_COUNTER = TENSOR_VIEW_OF = BOUND
 VERSION_VERSION = VIEW_BASE = VIEW_KIND = VIEW_VERSION = BOUND
@@ -94,6 +94,12 @@ def is_bare(runtime, g):
 def is_private(runtime, storage):
     """Whether nobody outside looks at the bytes."""
     return get(storage, STORAGE_SHARED) == zero(runtime)
+
+
+@helper
+def is_secluded(runtime, storage):
+    """Whether nobody outside looks at the bytes, and no other storage is linked with this one."""
+    return is_private(runtime, storage) and get(storage, STORAGE_LINKS) == 0
 
 
 @helper

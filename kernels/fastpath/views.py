@@ -36,8 +36,7 @@ FUNCTION_CONTEXT = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = RUNTIME_NONE = BOUND
 RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = RUNTIME_TUPLE_CLASS = SPEC_SHAPE = BOUND
 SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CACHED = VIEWS_FALLBACK = BOUND
-SPEC_CONTIGUOUS = TENSOR_VIEW_OF = VIEW_BASE = BOUND
-VIEWS_IN_BRACKETS = VIEWS_MAY_COPY = VIEWS_RUNTIME = BOUND
+VIEWS_IN_BRACKETS = VIEWS_RUNTIME = BOUND
 
 OUT_OF_RANGE = -(1 << 62)  # in the place of a number of elements
 
@@ -55,25 +54,11 @@ def view(function, arguments, count, names):
             if in_brackets and names == 0 and count & NUMBER_OF_ARGUMENTS == 2:
                 shift = shift_of_numbers(runtime, t, get(arguments, 8), looks)
             cached = known(item(context, VIEWS_CACHED), looks) if shift != OUT_OF_RANGE else 0
-            may_copy = item(context, VIEWS_MAY_COPY) == item(runtime, RUNTIME_TRUE)
-            if cached != 0 and may_copy and not is_of_c_order(runtime, t):
-                drop(cached)
-                cached = 0
             made = views_of(runtime, t, cached, shift) if cached != 0 else 0
             drop(cached)
             if made != 0 or has_failed() != 0:
                 return made
     return new_result(item(context, VIEWS_FALLBACK), arguments, count, names)
-
-
-@helper
-def is_of_c_order(runtime, t):
-    """Whether a tensor shows a memory in C order, or is no view."""
-    view = get(t, TENSOR_VIEW_OF)
-    if view == item(runtime, RUNTIME_NONE):
-        return True
-    whole = get(get(view, VIEW_BASE), TENSOR_SPEC)
-    return get(whole, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE)
 
 
 @helper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .shapes import Shape, contiguous_strides, dense_in_order, is_dense
+from .shapes import Shape, contiguous_strides, dense_in_order, is_contiguous, is_dense
 
 __all__ = [
     "channels_last", "channels_last_3d", "contiguous_format", "jagged", "layout", "memory_format",
@@ -129,11 +129,11 @@ def strides_like(shape: Shape, strides: Shape, wanted: memory_format | None) -> 
 
 
 def is_in(spec: Any, wanted: memory_format) -> bool:
-    """Whether the elements of what has a spec lie densely in the order of a format."""
+    """Whether the elements of what has a spec are reported to lie densely in the order of a format."""
+    shape, strides = spec.shape, spec.reported
     order = _ORDERS.get(wanted)
     if order is None:
-        return bool(spec.contiguous)
-    shape, strides = spec.shape, spec.strides
+        return is_contiguous(shape, strides)
     if len(shape) != len(order):
         return False
     step = 1

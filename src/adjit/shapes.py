@@ -98,6 +98,12 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def same_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether strides lead to the same places: those of axes with a single place do not count."""
+    steps = zip(shape, strides, others, strict=True)
+    return 0 in shape or all(n == 1 or a == b for n, a, b in steps)
+
+
 def dense_in_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> Shape:
     """Strides without gaps that keep the order of the axes of operands, seen in one shape: of two axes the
     first operand that repeats along neither decides. Otherwise it is C order, as in PyTorch."""

@@ -231,13 +231,13 @@ class Version:
 class Storage:
     """The mutable cell behind tensors: the current value, and its own version counter."""
 
-    __slots__ = ("__weakref__", "alias", "call_site", "shared", "spec", "value", "version")
+    __slots__ = ("__weakref__", "call_site", "links", "shared", "spec", "value", "version")
     value: Any  # a graph.node.Node
     spec: Any  # the geometry that covers all of it
     version: int
     call_site: Any  # where it was written last; unset before
     shared: int  # how many outsiders look at the same bytes
-    alias: list[weakref.ref[Storage]]  # cells with some of the same elements; mostly unset
+    links: list[Any]  # graph.links.Link: other cells with some of the same elements; mostly unset
 
     @property
     def nbytes(self) -> int:

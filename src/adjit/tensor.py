@@ -17,10 +17,10 @@ from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
 from .graph.levels import tracers
-from .graph.node import Meta, RemovableHandle, Spec, TensorBase, dense_spec
+from .graph.links import links_of
+from .graph.node import Meta, RemovableHandle, Spec, TensorBase, reported_offset
 from .graph.state import State, observers, state
-from .graph.view import current_fn, strided
-from .graph.write import has_alias
+from .graph.view import current_fn
 from .schedule import settle as scheduling
 from .schedule.jit import native
 from .shapes import Size
@@ -208,10 +208,10 @@ class Tensor(TensorBase):
             ((3, 1), 3)
         """
         if dim is None:
-            return self._spec.strides
+            return self._spec.reported
         from .shapes import wrap_dim
 
-        return self._spec.strides[wrap_dim(dim, self._spec.ndim)]
+        return self._spec.reported[wrap_dim(dim, self._spec.ndim)]
 
     def storage_offset(self) -> int:
         """Tell where the first element lies in the storage, in elements.
@@ -220,7 +220,8 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3)[1].storage_offset()
             3
         """
-        return self._offset
+        whole = (self if self._view_of is None else self._view_of.base)._spec
+        return reported_offset(whole, self._offset) if whole.chosen else self._offset
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """True if the elements lie in C order without gaps; `memory_format` asks for `channels_last` or
@@ -230,7 +231,7 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).is_contiguous(), adjit.zeros(2, 3).t().is_contiguous()
             (True, False)
         """
-        if memory_format is None:
+        if memory_format is None and not self._spec.chosen:
             return self._spec.contiguous
         formats.check("is_contiguous", memory_format)
         return formats.is_in(self._spec, memory_format)
@@ -389,11 +390,25 @@ class Tensor(TensorBase):
     def data_ptr(self) -> int:
         """Give the address of the first element; from now on writes go to the same bytes.
 
+        Raises:
+            RuntimeError: where the library has laid out the elements otherwise than `stride()` reports.
+
         Example:
             >>> x = adjit.zeros(2)
             >>> x.view(2).data_ptr() == x.data_ptr()
             True
         """
+        spec = self._spec
+        if spec.chosen:
+            raise RuntimeError(
+                f"data_ptr(): the elements of this tensor lie with strides {spec.strides}, not as stride() "
+                "reports them; ask that of x.clone(memory_format=torch.contiguous_format), or use x.numpy() or "
+                "DLPack, which tell the strides"
+            )
+        return self._address()
+
+    def _address(self) -> int:
+        """The address of the first element, where it stays."""
         if self._spec.numel == 0:
             return 0
         if not self._storage.shared:
@@ -890,7 +905,7 @@ class Tensor(TensorBase):
         self._share()
         storage = self._storage
         block = storage.value.address
-        data = block + self._offset * spec.dtype.itemsize, has_alias(storage)
+        data = block + self._offset * spec.dtype.itemsize, bool(links_of(storage))
         return np.asarray(Export(storage, block, {**_geometry_of(spec), "data": data}))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -1125,7 +1140,7 @@ class StorageView:
     def data_ptr(self) -> int:
         """The address of the first byte."""
         t = self._tensor
-        return t.data_ptr() - t._offset * t._spec.dtype.itemsize
+        return t._address() - t._offset * t._spec.dtype.itemsize
 
     def nbytes(self) -> int:
         """The number of bytes."""
@@ -1135,13 +1150,12 @@ class StorageView:
 
 
 class TypedStorage(StorageView):
-    """What `t.storage()` returns: all elements in memory, in the order in which they lie there."""
+    """What `t.storage()` returns: all elements, in the order that strides are about."""
 
     @property
     def _elements(self) -> Tensor:
-        t = self._tensor
-        memory = dense_spec((t._storage.spec.numel,), t.dtype, t._spec.device)
-        return strided(t, memory, 0)
+        t: Any = self._tensor
+        return t.as_strided((t._storage.spec.numel,), (1,), 0)
 
     @property
     def dtype(self) -> dtype:

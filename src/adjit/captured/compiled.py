@@ -423,7 +423,7 @@ class CompiledFunction:
         """Why a call that was watched cannot be repeated by a plan; else, what that depends on."""
         if session.problem is NEW_CODE:
             self._learn(run)
-        problem = session.problem or session.tensors_problem()
+        problem = session.problem or session.tensors_problem() or session.linked_results(results)
         if not problem and not all(map(is_plain, results)):
             problem = "it returns an object that is neither a tensor nor a plain value"
         if problem or before is None:

@@ -497,7 +497,7 @@ class Replay:
         if self.others and any(id(t._storage) in self.others for t in arguments):
             return False
         for place in self.written_elsewhere:
-            if place.find(arguments).shared:
+            if not _is_secluded(place.find(arguments)):
                 return False
         return not self.conditions or all(read() == value for read, value in self.conditions)
 
@@ -732,7 +732,12 @@ def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
             return False
         if t._offset != offset or t._needs_grad is not needs_grad:
             return False
-    return not any(storage.shared for storage in found.written)
+    return all(map(_is_secluded, found.written))
+
+
+def _is_secluded(storage: Storage) -> bool:
+    """Whether what is written into a storage concerns nobody else."""
+    return not (storage.shared or hasattr(storage, "links"))
 
 
 def _look_up(

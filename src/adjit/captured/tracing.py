@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 from ..atomic import at_once, calling, together
 from ..devices import CPU
 from ..graph import call_sites
+from ..graph.links import links_of
 from ..graph.node import GradNode, Meta, Node, sequence
+from ..graph.record import tensor_classes
 from ..graph.state import Sites, state
 from ..schedule.settle import captured_threads, give_up, pending, stop_capturing
 from ..storage import Storage
@@ -160,6 +162,21 @@ class Session:
                 yield
         finally:
             leave()
+
+    def came_before(self, storage: Storage) -> bool:
+        """Whether a storage was there before."""
+        self._get_value(storage)
+        return storage in self.storages
+
+    def linked_results(self, results: Sequence[Any]) -> str:
+        """Why results hinder: nobody would write into one what is written into another one."""
+        tensors = [t for t in results if t.__class__ in tensor_classes]
+        seen = {id(t._storage) for t in tensors} | self.storages_before()
+        for t in tensors:
+            for known in links_of(t._storage):
+                if {id(known.base.memory()), id(known.copy.memory())} <= seen:
+                    return "it returns a tensor and a copy that stands for a view of it, or of an argument"
+        return ""
 
     def forget_metas(self, lasting: set[Meta]) -> None:
         """Let go of the gradients of tensors that only the function itself has seen."""

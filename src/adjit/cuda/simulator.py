@@ -647,8 +647,8 @@ class Simulation:
 
     def tensor(self, t: Tensor) -> Tensor:
         """The elements of a tensor whose node has run, as a tensor of its own."""
-        flat = self.memory[id(t._storage.value)][0].view(t.dtype.numpy)[t.storage_offset() :]
-        steps = [s * t.itemsize for s in t.stride()]
+        flat = self.memory[id(t._storage.value)][0].view(t.dtype.numpy)[t._offset :]
+        steps = [s * t.itemsize for s in t._spec.strides]
         return tensor(np.lib.stride_tricks.as_strided(flat, t.shape, steps))
 
     def _run(self, node: Any) -> None:

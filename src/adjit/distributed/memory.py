@@ -24,7 +24,7 @@ def to_send(t: Tensor) -> Tensor:
 
     What is returned keeps the value as it is now, whatever is written into the tensor afterwards.
     """
-    plain = t.detach() if t.is_contiguous() else t.detach().contiguous()
+    plain = t.detach() if t._spec.contiguous else t.detach().contiguous()
     record.value_address(plain)
     if plain._storage.shared:
         return plain
@@ -46,7 +46,7 @@ def landing(t: Tensor) -> tuple[Tensor, Finish | None]:
 
     Memory that others see is written where it is; else the tensor takes over what has come.
     """
-    if t._storage.shared and t.is_contiguous():
+    if t._storage.shared and t._spec.contiguous:
         settle()
         return t.detach(), None
     fresh = empty_like(t)

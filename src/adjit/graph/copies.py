@@ -16,7 +16,8 @@ from . import primitives, record, write
 from .node import NewTensor, Spec, TensorBase, dense_spec, spec_of
 from .signature import NamedArguments
 
-PlainSpec = tuple[tuple[int, ...], tuple[int, ...], dtype]  # shape, strides and dtype
+# Shape, strides, dtype, and the strides that are reported where these are others.
+PlainSpec = tuple[tuple[int, ...], tuple[int, ...], dtype, tuple[int, ...] | None]
 
 
 def on_copied_memory(t: TensorBase, memo: dict[int, Any]) -> NewTensor:
@@ -27,10 +28,6 @@ def on_copied_memory(t: TensorBase, memo: dict[int, Any]) -> NewTensor:
         memo.setdefault(id(memo), []).append(
             t._storage
         )  # whose number is taken while the memo is there
-        for alias in write.aliases_of(t._storage):
-            if id(alias) in memo:
-                write.pair(memo[id(alias)], found)
-                break
     return record.make_tensor(found, t._spec, t._offset)
 
 
@@ -64,8 +61,7 @@ def rebuild(
     attributes: NamedArguments,
 ) -> NewTensor:  # fmt: skip
     """The tensor in a pickle."""
-    shape, strides, kind = plain
-    made = record.make_tensor(storage, spec_of(shape, strides, kind, storage.spec.device), offset)
+    made = record.make_tensor(storage, spec_from(plain, storage.spec.device), offset)
     if cls is not type(made):
         made = made._of_class(cls)
     made._needs_grad = needs_grad
@@ -75,7 +71,14 @@ def rebuild(
 
 def _plain(spec: Spec) -> PlainSpec:
     """A geometry, for a pickle."""
-    return tuple(spec.shape), tuple(spec.strides), spec.dtype
+    reported = tuple(spec.reported) if spec.chosen else None
+    return tuple(spec.shape), tuple(spec.strides), spec.dtype, reported
+
+
+def spec_from(plain: PlainSpec, place: devices.device) -> Spec:
+    """The geometry in a pickle."""
+    shape, strides, kind, *reported = plain  # which older pickles do not have
+    return spec_of(shape, strides, kind, place, *reported)
 
 
 def _reduced_storage(storage: Storage) -> tuple[Callable[..., Storage], tuple[object, ...]]:
@@ -87,8 +90,7 @@ def _reduced_storage(storage: Storage) -> tuple[Callable[..., Storage], tuple[ob
 def _rebuild_storage(values: primitives.Array, plain: PlainSpec, place: str) -> Storage:
     """The storage in a pickle."""
     found: Storage = write.placed(primitives.from_array(values), devices.check(place))._storage
-    shape, strides, kind = plain
-    found.spec = spec_of(shape, strides, kind, found.spec.device)
+    found.spec = spec_from(plain, found.spec.device)
     return found
 
 

@@ -9,6 +9,7 @@ from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from . import record, write
 from .levels import is_traced, tracers
+from .links import links_of
 from .node import (
     Edge,
     GradContext,
@@ -149,7 +150,7 @@ def can_assign(t: TensorBase, source: TensorBase) -> bool:
         and given.contiguous
         and bool(spec.numel)
         and not (other is storage or storage.shared or other.shared)
-        and not write.has_alias(storage)
+        and not links_of(storage)
         and not write.is_overlapping(spec)  # machine code takes what is known for allowed
         and write.assignment_of(given, spec, storage.spec).direct is not None
     )

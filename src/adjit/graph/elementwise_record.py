@@ -26,7 +26,7 @@ from ..shapes import (
 )
 from . import primitives
 from .levels import innermost, tracers
-from .node import NewTensor, Node, Spec, TensorBase, spec_of
+from .node import NewTensor, Node, Spec, TensorBase, as_reported, spec_of
 from .op_record import ElementwiseOp, Number, OpRecord
 from .record import (
     INFERENCE,
@@ -177,7 +177,7 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
         if name not in op.body.logical
     ]
     compute, out_kind = op.dtypes(kinds)
-    out_spec = spec_of(shape, result_strides(shape, specs), out_kind, place)
+    out_spec = result_spec(shape, specs, out_kind, place)
     inputs = [
         Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
         if isinstance(s, Spec)
@@ -208,8 +208,15 @@ def number_of(op: ElementwiseOp, name: str, compute: dtype) -> Operand:
     return Operand(name, dtypes.int64 if name in op.body.whole else compute, None)
 
 
-def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
-    """Dense strides in the order of the axes of the operands."""
+def result_spec(shape: Size, specs: Sequence[Spec], kind: dtype, place: devices.device) -> Spec:
+    """Dense memory in the order of the axes of the operands, both as it lies and as it is reported."""
+    reported = None
+    if any(spec.chosen for spec in specs):
+        reported = _strides_of_result(shape, [as_reported(spec) for spec in specs])
+    return spec_of(shape, _strides_of_result(shape, specs), kind, place, reported)
+
+
+def _strides_of_result(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
     if all(spec.contiguous and spec.shape == shape for spec in specs):
         return contiguous_strides(shape)
     first = specs[0]

@@ -9,9 +9,9 @@ from ..schedule.planning.recipe import Operand
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
-from .elementwise_record import elementwise_recipe, number_of, result_strides
+from .elementwise_record import elementwise_recipe, number_of, result_spec
 from .levels import tracers
-from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare, spec_of
+from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare
 from .op_record import (
     AS_IS,
     AS_TENSOR,
@@ -114,7 +114,6 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
     rest = [k for k in needed if k not in passed]
     kept = {-1: forward.spec} | {k: spec for k, spec in enumerate(specs) if spec is not None}
     saved = [k for k in op.saves[mask] if k in kept]
-    strides = result_strides(shape, [g_spec, forward.spec])
     kernels = []
     apart = forward.spec.numel <= SMALL_VJP and not back.is_one_computation
     for which in [[k] for k in rest] if apart else [rest] if rest else []:
@@ -134,7 +133,11 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
         inputs += [number_of(op, op_record.numbers[p], compute) for p in numbers]
         place = forward.spec.device
         results = [
-            (f"g_{op.params[k]}", spec_of(shape, strides, needed[k].dtype, place)) for k in which
+            (
+                f"g_{op.params[k]}",
+                result_spec(shape, [g_spec, forward.spec], needed[k].dtype, place),
+            )
+            for k in which
         ]
         recipe = elementwise_recipe(
             f"{op.name}_vjp",

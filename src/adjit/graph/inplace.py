@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from .. import dtypes, errors
 from ..atomic import calling, setting, together
 from ..devices import CPU
+from ..formats import contiguous_format
 from ..schedule import settle as scheduling
 from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense, refuse_written
@@ -20,6 +21,7 @@ from . import elementwise_record, primitives, record, write
 from .copy_slices import edge_of_slices
 from .fastpath import adopting
 from .levels import innermost, is_traced, level_of, tracers
+from .links import links_of
 from .node import (
     Edge,
     Extras,
@@ -33,7 +35,7 @@ from .node import (
 )
 from .signature import Argument
 from .state import state
-from .view import refuse_view
+from .view import refuse_view, strided
 
 
 def check(t: TensorBase) -> None:
@@ -198,7 +200,7 @@ def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
         return False
     if recipe.alias is None or recipe.device is not CPU:
         return False
-    if not write.is_all(t) or write.has_alias(t._storage) or node.inputs[0] is not value:
+    if not write.is_all(t) or links_of(t._storage) or node.inputs[0] is not value:
         return False
     if value.recipe is not None:  # a write before this one went wrong
         return False
@@ -252,6 +254,11 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
         errors.user_call_site(),
     )
     version = counter.version + 1
+    if links_of(storage):
+        write.commit([t], [value])
+        rewrite_history(t, made)
+        write.settle_written(storage)
+        return
     if t._spec is storage.spec and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
         saved = list(fn.saved)
@@ -276,7 +283,28 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
 
 
 def rewrite_history(t: TensorBase, made: TensorBase) -> None:
-    """Make the history of `made`, whose value was written into `t`, that of `t` and of its base."""
+    """Make the history of `made`, whose value was written into `t`, that of `t`, of its base, and of what is
+    linked with that."""
+    _rewrite(t, made)
+    reached = [t._storage]
+    for storage in reached:  # which grows meanwhile
+        for known in links_of(storage):
+            is_base = known.base.memory() is storage
+            other = known.copy.memory() if is_base else known.base.memory()
+            if other is None or any(other is one for one in reached):
+                continue
+            reached.append(other)
+            base, copy = known.base.tensor(), known.copy.tensor()
+            if base is None or copy is None:
+                continue
+            part = strided(base, known.region, known.offset)
+            if not is_base:
+                _rewrite(part, copy)
+            elif record.needs_grad(base):  # a detached one only has the same elements
+                _rewrite(copy, part.clone(memory_format=contiguous_format))
+
+
+def _rewrite(t: TensorBase, made: TensorBase) -> None:
     info, edge = t._view_of, made._edge
     if info is None:
         former, retained = _retain_by(t, edge)

@@ -14,7 +14,7 @@ from ..dtypes import dtype
 from ..schedule.dispatch import Failed
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
-from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel
+from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel, same_strides
 from ..storage import Block, Storage, Version
 
 if TYPE_CHECKING:
@@ -26,12 +26,22 @@ class Spec:
 
     The device is part of it, so that everything keyed by specs (recipes, traces, plans) knows it,
     and recording does not look at it.
+
+    `strides` and `contiguous` are about the memory as it lies. Where the library has chosen its order
+    (results of convolutions, what is computed of them, views of both), `reported` has the strides that
+    PyTorch's tensor would have, by which programs are told what is a view and what a copy.
     """
 
-    __slots__ = ("contiguous", "device", "dtype", "extent", "ndim", "numel", "shape", "strides")
+    __slots__ = (
+        "chosen", "contiguous", "device", "dtype", "extent", "ndim", "numel", "reported", "shape", "strides",
+    )  # fmt: skip
 
-    def __init__(self, shape: Size, strides: Shape, kind: dtype, place: device = CPU) -> None:
+    def __init__(
+        self, shape: Size, strides: Shape, kind: dtype, place: device = CPU, reported: Shape | None = None
+    ) -> None:  # fmt: skip
         self.shape, self.strides, self.dtype, self.device = shape, strides, kind, place
+        self.chosen = reported is not None
+        self.reported = strides if reported is None else reported
         self.ndim = len(shape)
         self.numel = numel(shape)
         self.contiguous = is_contiguous(shape, strides)
@@ -48,15 +58,65 @@ _dense: dict[tuple[object, ...], Spec] = {}  # those in C order, by shape, dtype
 MAX_SPECS = 1 << 16
 
 
-def spec_of(shape: Shape, strides: Shape, kind: dtype, place: device = CPU) -> Spec:
+def spec_of(
+    shape: Shape, strides: Shape, kind: dtype, place: device = CPU, reported: Shape | None = None
+) -> Spec:
     """The shared spec; nothing depends on its identity but the speed of lookups."""
-    key = (shape, strides, kind) if place is CPU else (shape, strides, kind, place)
+    if reported is not None and same_strides(shape, strides, reported):
+        strides, reported = reported, None
+    key: tuple[object, ...] = (
+        (shape, strides, kind) if place is CPU else (shape, strides, kind, place)
+    )
+    if reported is not None:
+        key = (shape, strides, kind, place, reported)
     spec = _specs.get(key)
     if spec is None:
         if len(_specs) >= MAX_SPECS:
             _specs.clear()
-        spec = _specs[key] = Spec(Size(shape), tuple(strides), kind, place)
+        spec = _specs[key] = Spec(Size(shape), tuple(strides), kind, place, reported)
     return spec
+
+
+def as_reported(spec: Spec) -> Spec:
+    """A spec as PyTorch's tensor would have it: of memory that lies as is reported."""
+    return spec_of(spec.shape, spec.reported, spec.dtype, spec.device)
+
+
+def as_it_lies(spec: Spec) -> Spec:
+    """A spec of memory of which PyTorch's would lie as it does."""
+    return spec_of(spec.shape, spec.strides, spec.dtype, spec.device)
+
+
+@functools.lru_cache(4096)
+def reported_in(whole: Spec, strides: Shape) -> Shape:
+    """The strides that a view of all of a dense memory is to report, given those that it has there."""
+    axes = sorted(zip(whole.strides, whole.shape, whole.reported, strict=True), reverse=True)
+    return tuple([_reported_step(step, axes) for step in strides])
+
+
+def _reported_step(step: int, axes: Sequence[tuple[int, int, int]]) -> int:
+    """How far a step in memory leads where the axes, of so many places, lie otherwise."""
+    for size_matters in (True, False):  # an axis with one place is meant where no other one is
+        for here, size, there in axes:
+            if here == step and (size > 1) is size_matters:
+                return there
+    found = 0
+    for here, size, there in axes:
+        if size > 1 and step:
+            found += step // here * there
+            step %= here
+    return found
+
+
+def reported_offset(whole: Spec, offset: int) -> int:
+    """Where in a dense memory an element would be if that lay as it is reported."""
+    axes = sorted(zip(whole.strides, whole.shape, whole.reported, strict=True), reverse=True)
+    found = 0
+    for here, size, there in axes:
+        if size > 1:
+            found += offset // here * there
+            offset %= here
+    return found
 
 
 def dense_spec(shape: Shape, kind: dtype, place: device = CPU) -> Spec:

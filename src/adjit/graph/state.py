@@ -11,6 +11,7 @@ from operator import call
 from typing import Any, Protocol
 
 from .. import errors
+from ..storage import Storage
 from .levels import Level
 from .node import Edge, GradNode, Node
 
@@ -36,6 +37,9 @@ class CapturingSession(Protocol):
 
     def ran_backward(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""
+
+    def came_before(self, storage: Storage) -> bool:
+        """Whether a storage was there before."""
 
     def refuse(self, problem: str) -> None:
         """Say why what was done cannot be repeated by a plan."""

@@ -26,6 +26,7 @@ from .node import (
     TensorBase,
     View,
     node_class,
+    reported_in,
     spec_of,
 )
 from .registry import registry
@@ -117,8 +118,12 @@ def alias(
     offset: int,
     backward_name: str,
     vjp: Pullback,
+    reported: Shape | None = None,
 ) -> NewTensor:
-    """A differentiable view of `t`; `vjp` turns the gradient of the view into that of `t`."""
+    """A differentiable view of `t`; `vjp` turns the gradient of the view into that of `t`.
+
+    `reported` is what its strides are to be reported as, if they are not steps along axes of the memory.
+    """
     if t.__class__ in tracers:
         return innermost((t,)).view(t, tuple(shape), strides, offset, backward_name, vjp)
     info = t._view_of
@@ -126,7 +131,10 @@ def alias(
     counter = t._version_counter
     out = record.new_tensor(record.Tensor)
     out._storage = t._storage
-    out._spec = spec_of(tuple(shape), strides, t._spec.dtype, t._spec.device)
+    whole = base._spec
+    if whole.chosen and reported is None:
+        reported = reported_in(whole, strides)
+    out._spec = spec_of(tuple(shape), strides, whole.dtype, whole.device, reported)
     out._offset = offset
     out._version_counter = counter
     out._needs_grad = False
@@ -197,16 +205,25 @@ def aliases(
     counter = t._version_counter
     outs = []
     for spec, start in parts:
-        out = record.make_tensor(t._storage, spec, t._offset + start, counter)
+        out = record.make_tensor(t._storage, in_memory_of(base, spec), t._offset + start, counter)
         out._view_of = View(base, counter.version, kind)
         outs.append(out)
     if wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t._spec,))
-        fn.outputs = tuple([spec for spec, _ in parts])
+        fn.outputs = tuple([out._spec for out in outs])
         fn.context = ViewVjp(vjp if len(outs) != 1 else lambda g: vjp([g]))
         for k, out in enumerate(outs):
             record.give_history(out, fn, k)
     return tuple(outs)
+
+
+def in_memory_of(base: TensorBase, spec: Spec) -> Spec:
+    """The spec of a view of a base, which reports what views of that do."""
+    whole = base._spec
+    if not whole.chosen:
+        return spec
+    reported = reported_in(whole, spec.strides)
+    return spec_of(spec.shape, spec.strides, spec.dtype, spec.device, reported)
 
 
 def refuse_view(t: TensorBase, event: str) -> None:

@@ -63,19 +63,17 @@ class ViewsContext(NamedTuple):
     cached: dict[Signature, CachedView]
     fallback: Fallback
     in_brackets: bool  # whether the argument behind the tensor is a key
-    may_copy: bool  # whether a view of a memory that is not in C order may have to be one of a copy
 
 
 native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsContext)
 
 
 def caches_views(
-    function: Callable[..., NewTensor], *, in_brackets: bool = False, may_copy: bool = False
+    function: Callable[..., NewTensor], *, in_brackets: bool = False
 ) -> Callable[..., NewTensor]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave.
 
-    `in_brackets` says that it is a function of a tensor and a key, `may_copy` that what it does with a view
-    depends on the memory that this shows, too.
+    `in_brackets` says that it is a function of a tensor and a key.
     """
     if not native.is_supported:
         return function
@@ -93,7 +91,7 @@ def caches_views(
             raise
         return made
 
-    context = ViewsContext(runtime(), cached, view, in_brackets, may_copy)
+    context = ViewsContext(runtime(), cached, view, in_brackets)
     made: Callable[..., NewTensor] = _views.function(view, context)
     return made
 

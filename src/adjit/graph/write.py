@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import NamedTuple, cast
@@ -18,13 +17,16 @@ from ..schedule.settle import MAX_PENDING, pending, remember, settle
 from ..shapes import broadcast_strides, is_dense
 from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
-from .node import NewTensor, Node, Spec, TensorBase, dense_spec, spec_of
+from .links import Link, links_of
+from .node import NewTensor, Node, Spec, TensorBase, View, dense_spec, spec_of
 from .op_record import ElementwiseOp
 from .primitives import NO_AXES, constant_recipe, filled, turning
 from .record import (
     INFERENCE,
     MAX_RECIPES,
     find_device_steps,
+    make_storage,
+    make_tensor,
     needs_grad,
     node_on,
     picks,
@@ -32,6 +34,7 @@ from .record import (
 )
 from .registry import registry
 from .state import state
+from .view import refuse_view
 
 
 def store(t: TensorBase, source: TensorBase) -> None:
@@ -41,7 +44,10 @@ def store(t: TensorBase, source: TensorBase) -> None:
     value, call_site = value_with(t, source), errors.user_call_site()
     storage, counter = t._storage, counter_of(t)
     version = counter.version + 1
-    storage.value, counter.version, counter.call_site = value, version, call_site
+    if links_of(storage):
+        commit([t], [value])
+    else:
+        storage.value, counter.version, counter.call_site = value, version, call_site
     settle_written(storage)
 
 
@@ -50,6 +56,7 @@ def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
     if any(t._storage.shared for t in written):
         settle()
     values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
+    written, values = with_followers(written, values)
     at_once(setting([t._storage for t in written], "value", values))
     for t in written:
         settle_written(t._storage)
@@ -74,6 +81,7 @@ def commit(written: Sequence[TensorBase], values: Sequence[Node], then: Calls = 
 
 def committing(written: Sequence[TensorBase], values: Sequence[Node]) -> tuple[Changes, ...]:
     """The changes that `commit` makes."""
+    written, values = with_followers(written, values)
     counters = [counter_of(t) for t in written]
     return (
         setting([t._storage for t in written], "value", values),
@@ -94,7 +102,6 @@ def value_with(t: TensorBase, source: TensorBase) -> Node:
     If others look at that memory, everything has run before, and nothing may until the write is made.
     """
     storage = t._storage
-    refuse_alias(storage)
     if source._spec is t._spec and is_all(t) and not (source._offset or storage.shared):
         return source._storage.value
     return _write_region(t, source) if t._spec.numel else storage.value
@@ -137,44 +144,57 @@ def refuse_overlapping(spec: Spec) -> None:
         )
 
 
-def pair(one: Storage, other: Storage) -> None:
-    """Note that a storage has elements of another one, which may have some in common with more: while two
-    of them are there, neither may be written."""
-    global _paired
-    _paired = True
-    known: list[weakref.ref[Storage]] = getattr(one, "alias", None) or [weakref.ref(one)]
-    one.alias = other.alias = known
-    known[:] = [cell for cell in known if cell() is not None]
-    known.append(weakref.ref(other))
-
-
-_paired = False  # whether there have ever been some
-
-
-def aliases_of(storage: Storage) -> list[Storage]:
-    """Other storages that have elements of this one: neither may be written."""
-    known = getattr(storage, "alias", None) if _paired else None
-    cells = [cell() for cell in known or ()]
-    return [other for other in cells if other is not None and other is not storage]
-
-
-def has_alias(storage: Storage) -> bool:
-    """Whether another storage has the same elements, so that neither may be written."""
-    return bool(aliases_of(storage))
-
-
-def refuse_alias(storage: Storage) -> None:
-    """Refuse to write into a storage whose alias would not see it.
+def with_followers(
+    written: Sequence[TensorBase], values: Sequence[Node]
+) -> tuple[list[TensorBase], list[Node]]:
+    """Tensors whose memory gets new values, and those that are linked with them.
 
     Raises:
-        RuntimeError: with what to do instead.
+        RuntimeError: with PyTorch's text, if one of the latter is a leaf that needs gradients.
     """
-    if has_alias(storage):
+    tensors, found = list(written), list(values)
+    reached = {id(t._storage) for t in written}
+    for t, value in zip(tensors, found, strict=False):  # which grow meanwhile
+        for known in links_of(t._storage):
+            base, copy = known.base.shown(), known.copy.shown()
+            if base is None or copy is None:
+                continue
+            target = copy if base._storage is t._storage else base
+            if id(target._storage) in reached:
+                continue
+            reached.add(id(target._storage))
+            now, part = make_storage(value, t._storage.spec), (known.region, known.offset)
+            if target is copy:
+                source = convert(make_tensor(now, *part), copy._spec)
+                new = value_with(copy, source)
+            else:
+                refuse_linked(base, known)
+                region = make_tensor(base._storage, *part)
+                new = value_with(region, make_tensor(now, copy._spec, copy._offset))
+            ends = t._storage, target._storage
+            if state.session is not None and all(map(state.session.came_before, ends)):
+                state.session.refuse("it writes into a tensor that is linked with another one")
+            tensors.append(target)
+            found.append(new)
+    return tensors, found
+
+
+def refuse_linked(base: TensorBase, known: Link) -> None:
+    """Refuse to write through a copy what may not be written through the view that it stands for.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+    """
+    if not (state.grad and base._needs_grad):
+        return
+    if base._fn is None:
         raise RuntimeError(
-            "this tensor cannot be written in place: it or its base is a result that lies in memory "
-            "with its channels last, and .view(...) had to copy it; the write would be seen by one of "
-            "the two only. Call .contiguous() on the result before .view(...), or write into .clone()."
+            "a view of a leaf Variable that requires grad is being used in an in-place operation."
         )
+    if known.kind:
+        view = make_tensor(base._storage, known.region, known.offset)
+        view._view_of, view._edge = View(base, 0, known.kind), base._edge
+        refuse_view(view, "is being modified inplace")
 
 
 def replace(
@@ -190,8 +210,6 @@ def replace(
     Its inputs are `written`, then `read`; `recipe.over` lets results take over the memory of the
     old values.
     """
-    for t in written:
-        refuse_alias(t._storage)
     node = node_on(recipe, (*written, *read), scalars)
     commit(written, picks(node), () if then is None else (then,))
     if len(pending) >= MAX_PENDING:
@@ -282,7 +300,6 @@ def is_quiet(t: TensorBase) -> bool:
 def assign(t: TensorBase, source: TensorBase) -> None:
     """Write the elements of one tensor, broadcast and converted, into another one; `can_assign` says which."""
     spec, given, storage = t._spec, source._spec, t._storage
-    refuse_alias(storage)
     found = assignment_of(given, spec, storage.spec)
     if storage is source._storage and spec is given and t._offset == source._offset:
         commit([t], [storage.value])
@@ -329,7 +346,6 @@ def assign_number(t: TensorBase, value: float) -> None:
     """Write a number that its dtype holds into every element of a tensor, if that `is_quiet`."""
     spec, whole = t._spec, t._storage.spec
     if spec is whole and spec.contiguous:
-        refuse_alias(t._storage)
         made = filled(spec.shape, value, spec.dtype, spec.device)
         commit([t], [made._storage.value])
         return
@@ -365,7 +381,7 @@ def move(t: TensorBase, place: device) -> NewTensor:
     if not is_dense(spec.shape, spec.strides):
         t = convert(t, dense_spec(spec.shape, spec.dtype, spec.device))
     given = t._spec
-    made = spec_of(given.shape, given.strides, given.dtype, place)
+    made = spec_of(given.shape, given.strides, given.dtype, place, given.reported)
     recipe = _moves.get((given, made))
     if recipe is None:
         recipe = Recipe("to", (given,), (made,), [])

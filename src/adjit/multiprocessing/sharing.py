@@ -8,7 +8,6 @@ from typing import Any
 
 from .. import devices
 from ..graph import copies, record
-from ..graph.node import spec_of
 from ..ops.sharing import SharedMemory, share
 from ..storage import Storage
 
@@ -27,10 +26,8 @@ def _reduced(storage: Storage) -> tuple[Any, ...]:
 
 def _rebuilt(arena: Arena, plain: Any) -> Storage:
     """The storage in another process, on the same memory."""
-    shape, strides, kind = plain
-    made = record.make_storage(
-        record.ready_node(SharedMemory.of(arena)), spec_of(shape, strides, kind)
-    )
+    spec = copies.spec_from(plain, devices.CPU)
+    made = record.make_storage(record.ready_node(SharedMemory.of(arena)), spec)
     made.shared = 1
     return made
 

@@ -324,7 +324,7 @@ def multi_head_attention_forward(
     else:
         out = scaled_dot_product_attention(q, k, v, mask, p, is_causal)
     # The heads of a position side by side, in the order in which the positions of the input lie.
-    by_batch = query.stride(0) < query.stride(1)
+    by_batch = query._spec.strides[0] < query._spec.strides[1]
     out = out.permute(*((0, 2, 1, 3) if by_batch else (2, 0, 1, 3))).flatten(2)
     out = linear(out, out_proj_weight, out_proj_bias)
     out = out.transpose(0, 1) if by_batch else out

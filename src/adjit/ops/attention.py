@@ -48,7 +48,7 @@ def words_of(
     masked: Shape = (0, 0, 0, 0)
     if mask is not None:
         kind = kernels.OF_BOOL if mask.dtype is dtypes.bool else kernels.OF_NUMBERS
-        masked = broadcast_strides(mask.shape, mask.stride(), (batch, heads, queries, keys))
+        masked = broadcast_strides(mask.shape, mask._spec.strides, (batch, heads, queries, keys))
     facts = {
         "heads": heads, "shared_by": heads // max(key.shape[1], 1), "queries": queries, "keys": keys,
         "depth": depth, "width": value.shape[3], "causal": int(is_causal), "mask": kind,
@@ -58,7 +58,7 @@ def words_of(
         "entries": batch * heads,
         **more,
     }  # fmt: skip
-    operands = query.stride(), key.stride(), value.stride(), masked, *strides
+    operands = query._spec.strides, key._spec.strides, value._spec.strides, masked, *strides
     return (
         *[facts.get(name, 0) for name in kernels.FACTS],
         *[s for steps in operands for s in steps],
@@ -70,7 +70,7 @@ def in_order(shape: Shape, like: Tensor) -> tuple[Shape, Shape, bool]:
     the heads of a position lie side by side, as they do if they do in `like`.
     """
     batch, heads, count, width = shape
-    if like.stride(1) < like.stride(2):
+    if like._spec.strides[1] < like._spec.strides[2]:
         return (batch, count, heads, width), (count * heads * width, width, heads * width, 1), True
     return shape, (heads * count * width, count * width, width, 1), False
 
@@ -141,7 +141,7 @@ def attend_backward(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The gradients of queries, keys and values."""
     (batch, heads, queries, depth), keys, width = query.shape, key.shape[2], value.shape[3]
-    upper = upper if upper.stride(3) == 1 else upper.contiguous()
+    upper = upper if upper._spec.strides[3] == 1 else upper.contiguous()
     size, block = query.dtype.itemsize, kernels.BACKWARD_KEYS
     blocks, key_blocks = -(-queries // kernels.BACKWARD_QUERIES), -(-keys // block)
     entries, key_entries = batch * heads, batch * key.shape[1]
@@ -159,7 +159,7 @@ def attend_backward(
     lie = [in_order(t.shape, t) for t in (query, key, value)]
     words = words_of(
         query, key, value, mask, is_causal, scale, p, kernels.BACKWARD_QUERIES,
-        [out.stride(), upper.stride(), *[strides for _, strides, _ in lie]],
+        [out._spec.strides, upper._spec.strides, *[strides for _, strides, _ in lie]],
         key_blocks=key_blocks, chunks=chunks, key_region=key_region, values_at=values_at,
         keys_at=keys_at, query_region=query_region, gradients_at=gradients_at,
         deltas_at=deltas_at, key_regions_at=key_regions_at, parts_at=parts_at,

@@ -35,7 +35,7 @@ AXES = ("depth", "height", "width")
 
 def channels_last(x: Tensor) -> Tensor:
     """`x` with its channels side by side in memory."""
-    return x if x.stride(1) == 1 else as_images(in_memory(x, True), True)
+    return x if x._spec.strides[1] == 1 else as_images(in_memory(x, True), True, x)
 
 
 def turned_if_deep(image: Tensor, geometry: Geometry) -> Tensor:
@@ -52,21 +52,21 @@ def product(
     image: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry, *, is_backward: bool
 ) -> Tensor:
     """A convolution, or the gradient of an image, recorded."""
-    if weight.stride(1) != 1 and not weight.is_contiguous():
+    if weight._spec.strides[1] != 1 and not weight._spec.contiguous:
         weight = weight.contiguous()
     if image.numel() == 0 or weight.numel() == 0:
         sizes = geometry.image if is_backward else geometry.out
         columns = weight.shape[1] * geometry.groups if is_backward else weight.shape[0]
         shape = image.shape[0], *sizes, columns
         zeros = creation.zeros(shape, dtype=image.dtype, device=image.device)
-        return as_images(zeros if bias is None else zeros + bias, True)
-    image = turned_if_deep(image, geometry)
+        return as_images(zeros if bias is None else zeros + bias, True, image, weight)
+    models, image = (image, weight), turned_if_deep(image, geometry)
     plan = plan_convolve(
         image._spec, weight._spec, geometry, run_cpu.get_num_threads(),
         is_backward=is_backward, has_bias=bias is not None,
     )  # fmt: skip
     added = image if bias is None else bias.contiguous()
-    return as_images(record(plan, (image, weight, added)), True)
+    return as_images(record(plan, (image, weight, added)), True, *models)
 
 
 def record(plan: ConvPlan, operands: tuple[Tensor, ...]) -> Tensor:
@@ -235,7 +235,7 @@ def batched_images(op: Operation) -> None:
         if not batch.has(weight):
             return batch.wrapped(unfolded(op(folded(images), weight, geometry), size))
         weights = batch.full(weight)
-        if weights.stride(0) == 0 and size > 1:
+        if weights._spec.strides[0] == 0 and size > 1:
             return batch.wrapped(of_one_weight(images, weights, op, geometry))
         made = op(in_groups(images), folded(weights), grouped(geometry, size))
         return batch.wrapped(of_groups(made, size))
@@ -311,7 +311,7 @@ def _(batch: Batch, images: Tensor, weights: Tensor, op: Operation, geometry: Ge
         made = made.unflatten(1, (batch.size, images.shape[1]))
         return batch.wrapped(made.transpose(0, 1))
     whole = batch.full(weights)
-    if whole.stride(0) == 0:
+    if whole._spec.strides[0] == 0:
         made = of_one_weight(folded(batch.full(images)), folded(whole), op, geometry)
         return batch.wrapped(unfolded(made, batch.size))
     size = weights.shape[0]

@@ -8,15 +8,16 @@ from typing import Any
 from .. import devices, dtypes, formats, gpu
 from ..graph import elementwise_record, record, write
 from ..graph.export import add_method, export
+from ..graph.levels import tracers
+from ..graph.links import copy_of, link
 from ..graph.node import spec_of
 from ..graph.operation import operation
 from ..graph.view import ViewPullback, alias, on_its_own
 from ..schedule.settle import value_of
-from ..shapes import Shape, contiguous_strides, is_contiguous, numel
+from ..shapes import Shape, contiguous_strides, dense_in_order, numel, same_strides
 from ..tensor import Tensor
 from . import elementwise
 from .creation import legacy_dtype, pinned
-from .layouts import steps_in_pytorch
 
 
 @export(method=True)
@@ -37,14 +38,15 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     if memory_format is None or memory_format is formats.preserve_format:
         return elementwise.copy(input)
     formats.check("clone", memory_format)
-    strides = formats.strides_in(input._spec.shape, memory_format)
-    return elementwise.copy(input) if strides == input._spec.strides else _laid_out(input, strides)
+    spec, strides = input._spec, formats.strides_in(input._spec.shape, memory_format)
+    is_as_it_is = strides == spec.strides and not spec.chosen
+    return elementwise.copy(input) if is_as_it_is else _laid_out(input, strides)
 
 
 @operation("CloneBackward0")
-def _laid_out(input: Tensor, strides: Shape) -> Tensor:
+def _laid_out(input: Tensor, strides: Shape, reported: Shape | None = None) -> Tensor:
     spec = input._spec
-    return write.convert(input, spec_of(spec.shape, strides, spec.dtype, spec.device))
+    return write.convert(input, spec_of(spec.shape, strides, spec.dtype, spec.device, reported))
 
 
 _laid_out.linear("input")
@@ -56,7 +58,7 @@ def _(g: Any) -> Any:
 
 
 @_laid_out.batched
-def _(input: Tensor, strides: Shape) -> Tensor:
+def _(input: Tensor, strides: Shape, reported: Shape | None) -> Tensor:
     made: Tensor = _laid_out(input, (numel(input.shape[1:]), *strides))
     return made
 
@@ -64,12 +66,38 @@ def _(input: Tensor, strides: Shape) -> Tensor:
 AS_IT_IS = ViewPullback(lambda g: g, (), lambda size: ())  # the gradient of a copy
 
 
+def in_order(input: Tensor, strides: Shape) -> Tensor:
+    """The tensor itself if it reports such strides, else a copy that lies so."""
+    spec = input._spec
+    if same_strides(spec.shape, spec.reported, strides):
+        return linked_copy(input) if spec.chosen else input
+    is_there = spec.chosen and same_strides(spec.shape, spec.strides, strides)
+    if not is_there or input.__class__ in tracers or input._storage.shared:
+        return _laid_out(input, strides)
+    start = input._offset
+    return on_its_own(
+        alias(input, spec.shape, strides, start, "CloneBackward0", AS_IT_IS, reported=strides)
+    )
+
+
+def linked_copy(input: Tensor) -> Tensor:
+    """A copy in the order that is reported, which stands for a view: writes into either are seen by both."""
+    spec = input._spec
+    known: Any = None if input.__class__ in tracers else copy_of(input)
+    if known is not None:
+        return alias(known, spec.shape, known._spec.strides, 0, "AliasBackward0", AS_IT_IS)
+    made: Tensor = _laid_out(input, dense_in_order(spec.shape, [spec.reported]), spec.reported)
+    if made.__class__ not in tracers:
+        link(input, made)
+    return made
+
+
 @export(public=False, method=True)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in C order, or in another one, else a copy of which they do.
 
-    A view that does because the library laid out a result with its channels last (PyTorch's would not) is
-    no longer one: writes into it do not reach that result.
+    Where the library has laid out a result otherwise than PyTorch would, as `stride()` reports it, it is a copy
+    that stands for the tensor itself: what is written into one is written into the other.
 
     Args:
         memory_format: `channels_last` or `channels_last_3d` for these orders.
@@ -83,22 +111,15 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """
     spec = input._spec
     if memory_format is None:
-        if not spec.contiguous:
-            return _laid_out(input, contiguous_strides(spec.shape))
-        steps = steps_in_pytorch(input)
-        if steps is None or is_contiguous(spec.shape, steps):
+        if spec.contiguous and not spec.chosen:
             return input
-        if input._storage.shared:
-            return elementwise.copy(input)
-        return on_its_own(
-            alias(input, spec.shape, spec.strides, input._offset, "CloneBackward0", AS_IT_IS)
-        )
+        return in_order(input, contiguous_strides(spec.shape))
     formats.check("contiguous", memory_format)
-    if formats.is_in(spec, memory_format):
-        return input
     if memory_format is formats.preserve_format:
+        if input.is_contiguous():
+            return input
         raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
-    return _laid_out(input, formats.strides_in(spec.shape, memory_format))
+    return in_order(input, formats.strides_in(spec.shape, memory_format))
 
 
 @operation("ToCopyBackward0")
@@ -106,8 +127,10 @@ def convert(input: Tensor, kind: dtypes.dtype, strides: Shape | None = None) -> 
     """A copy in another dtype, or with other strides."""
     spec = input._spec
     if strides is None:
-        strides = elementwise_record.result_strides(spec.shape, [spec])
-    return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
+        made = elementwise_record.result_spec(spec.shape, [spec], kind, spec.device)
+    else:
+        made = spec_of(spec.shape, strides, kind, spec.device)
+    return write.convert(input, made)
 
 
 convert.linear("input")
@@ -184,7 +207,7 @@ def _wanted_strides(input: Tensor, memory_format: Any, is_new: bool) -> Shape | 
     if memory_format is None or memory_format is formats.preserve_format:
         return None
     formats.check("to", memory_format)
-    shape, strides = input._spec.shape, input._spec.strides
+    shape, strides = input._spec.shape, input._spec.reported
     if not is_new and formats.suggested(shape, strides) is memory_format:
         return None
     return formats.strides_in(shape, memory_format)

@@ -629,14 +629,16 @@ def laid_out_like(made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
     """A new tensor in C order, whose elements nobody has told apart, with the strides that PyTorch gives to
     what is like another one."""
     spec = made._spec
-    if made.__class__ in tracers or (input._spec.strides == spec.strides and memory_format is None):
+    like = input._spec
+    if made.__class__ in tracers or (like.strides == spec.strides and memory_format is None):
         return made
     formats.check("empty_like", memory_format)
-    strides = formats.strides_like(spec.shape, input._spec.strides, memory_format)
+    strides = formats.strides_like(spec.shape, like.strides, memory_format)
     if strides == spec.strides:
         return made
+    reported = formats.strides_like(spec.shape, like.reported, memory_format)
     turned: Tensor = record.result(
-        made._storage.value, spec_of(spec.shape, strides, spec.dtype, spec.device)
+        made._storage.value, spec_of(spec.shape, strides, spec.dtype, spec.device, reported)
     )
     turned._needs_grad = made._needs_grad
     return turned

@@ -98,12 +98,12 @@ def _cuda_array_interface(t: Tensor) -> dict[str, Any]:
     if t.requires_grad:
         raise RuntimeError(NEEDS_GRADIENT)
     size = t.itemsize
-    address = t.data_ptr()
+    address = t._address()
     return {
         "version": 3,
         "typestr": t.dtype.numpy.str,
         "shape": tuple(t.shape),
-        "strides": None if t.is_contiguous() else tuple(s * size for s in t.stride()),
+        "strides": None if t._spec.contiguous else tuple(s * size for s in t._spec.strides),
         "data": (address, False),
         "stream": gpu.current_stream(t.get_device()) or DEFAULT_STREAM,
     }
@@ -163,10 +163,10 @@ KNOWS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"  # whether NumPy knows ve
 
 def _capsule(t: Tensor, stream: int | None, form: Any) -> Any:
     """A capsule with the memory of a tensor on a GPU."""
-    address = t.data_ptr()
+    address = t._address()
     if stream != -1:
         _let_wait(t.get_device(), stream)
-    sizes = (ctypes.c_int64 * (2 * t.ndim))(*t.shape, *t.stride())
+    sizes = (ctypes.c_int64 * (2 * t.ndim))(*t.shape, *t._spec.strides)
     strides = ctypes.cast(ctypes.addressof(sizes) + 8 * t.ndim, ctypes.POINTER(ctypes.c_int64))
     made = form(
         array=_Array(

@@ -73,7 +73,7 @@ def sampling(backward_name: str) -> Operation:
             layouts.shape_in_memory((images, channels, *outer), at_end),
             (channels, numel(size), points, taps), units, images * channels * taps * points,
         )  # fmt: skip
-        return layouts.as_images(made, at_end)
+        return layouts.as_images(made, at_end, x)
 
     gather.multilinear("x", "w")
 
@@ -98,7 +98,7 @@ def sampling(backward_name: str) -> Operation:
             (channels, numel(size), points, taps), units,
             images * channels * (numel(size) + taps * points),
         )  # fmt: skip
-        return layouts.as_images(made, at_end)
+        return layouts.as_images(made, at_end, upper)
 
     scatter.multilinear("upper", "w")
 

@@ -192,7 +192,7 @@ def as_mask(x: Tensor, key: Any) -> Tensor | None:
 
 def alias_of(x: Tensor) -> Tensor:
     """A view of all of `x`."""
-    return alias(x, x.shape, x.stride(), x.storage_offset(), "AliasBackward0", lambda g: g)
+    return alias(x, x.shape, x._spec.strides, x._offset, "AliasBackward0", lambda g: g)
 
 
 def raise_zero_dim() -> None:

@@ -152,7 +152,7 @@ def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype)
 
     What is made of the result, and what its gradient is made of, then lies so too.
     """
-    at_end = lie_as_images(tensors)
+    at_end, models = lie_as_images(tensors), tensors
     if at_end:
         order = layouts.last(tensors[0].ndim)
         tensors, dim = [t.permute(order) for t in tensors], order.index(dim)
@@ -161,7 +161,7 @@ def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype)
     inner = numel(first[dim + 1 :])
     widths = [n * inner for n in sizes]
     joined = side_by_side(tensors, shape, numel(first[:dim]), widths, kind)
-    return layouts.as_images(joined, at_end)
+    return layouts.as_images(joined, at_end, models[0])
 
 
 def lie_as_images(tensors: Sequence[Tensor]) -> bool:
@@ -196,7 +196,7 @@ def side_by_side(
 
 def line_of(t: Tensor, rows: int, width: int) -> int | None:
     """The elements from one row to the next of a tensor that is so many dense rows; None if it is not."""
-    sizes, (steps,) = coalesce(t.shape, [t.stride()])
+    sizes, (steps,) = coalesce(t.shape, [t._spec.strides])
     if len(sizes) == 2 and sizes == (rows, width) and steps[1] == 1:
         return steps[0]
     if len(sizes) == 1 and width == 1:

@@ -59,7 +59,7 @@ def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
             )
             return batch.wrapped(made.unflatten(1, weights.shape[:2]).movedim(1, 0))
         rows, turned = batch.full(input), weights.transpose(1, 2)
-        if weights.stride(0):
+        if weights._spec.strides[0]:
             return batch.wrapped(baddbmm(batch.full(bias).unsqueeze(1), rows, turned))
         if batch.has(bias) and multiplies(input, weight):
             return batch.wrapped(batched_product(rows, turned) + batch.full(bias).unsqueeze(1))

@@ -528,7 +528,7 @@ def cross_entropy_backward(
     out: Tensor = launch(
         row_kernels.cross_entropy_backward_rows,
         (scale, x.contiguous(), target.contiguous(), logs.contiguous()), [(x.shape, x.dtype)],
-        bind={"T": x.dtype}, words=(classes, ignored, *scale.stride()), n=rows,
+        bind={"T": x.dtype}, words=(classes, ignored, *scale._spec.strides), n=rows,
         grain=max(1, GRAIN // max(4 * classes, 1)),
     )  # fmt: skip
     return out

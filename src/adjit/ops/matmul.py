@@ -176,16 +176,20 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
     if x.ndim == 2:
         if y.ndim == 1:
             x = with_dense_axis(x)
-            by_vector = plan_vector(kind, x.shape, x.stride(), y.stride()[0], x.shape[:1])
+            by_vector = plan_vector(kind, x.shape, x._spec.strides, y._spec.strides[0], x.shape[:1])
         elif y.ndim == 2 and y.shape[1] == 1:
-            by_vector = plan_vector(kind, x.shape, x.stride(), y.stride()[0], (x.shape[0], 1))
+            by_vector = plan_vector(
+                kind, x.shape, x._spec.strides, y._spec.strides[0], (x.shape[0], 1)
+            )
         elif y.ndim == 2 and x.shape[0] == 1:
-            turned, strides = y.shape[::-1], y.stride()[::-1]
-            by_vector = plan_vector(kind, turned, strides, x.stride()[1], (1, y.shape[1]))
+            turned, strides = y.shape[::-1], y._spec.strides[::-1]
+            by_vector = plan_vector(kind, turned, strides, x._spec.strides[1], (1, y.shape[1]))
             by_vector = by_vector and by_vector._replace(swapped=True)
     if by_vector is None and y.ndim == 1:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
-    plan = by_vector or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
+    plan = by_vector or plan_product(
+        kind, x.shape, x._spec.strides, y.shape, y._spec.strides, None, ()
+    )
     operands = (y, x) if plan.swapped else (x, y)
     if plan.runs and x.device is CPU:
         return multiply_by_runs(operands, plan)
@@ -233,7 +237,7 @@ def plan_vector(
 
 def with_dense_axis(x: Tensor) -> Tensor:
     """`x`, or a copy where neither its rows nor its columns are dense."""
-    return x if 1 in x.stride() or 1 in x.shape else x.contiguous()
+    return x if 1 in x._spec.strides or 1 in x.shape else x.contiguous()
 
 
 def multiply_add(
@@ -250,11 +254,11 @@ def multiply_add(
         plan = plan_product(
             kind,
             x.shape,
-            x.stride(),
+            x._spec.strides,
             y.shape,
-            y.stride(),
+            y._spec.strides,
             bias.shape,
-            bias.stride(),
+            bias._spec.strides,
             activation,
             beta != 1,
         )
@@ -383,7 +387,11 @@ def _(batch: Batch, input: Tensor, mat2: Tensor) -> Tensor:
 @operation("BmmBackward0")
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` over any number of batch axes, which broadcast."""
-    if x.ndim == y.ndim == 3 and y.stride(0) == 0 and y.shape[0] == x.shape[0] > 1 < x.shape[1]:
+    if (
+        x.ndim == y.ndim == 3
+        and y._spec.strides[0] == 0
+        and y.shape[0] == x.shape[0] > 1 < x.shape[1]
+    ):
         return multiply(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), y[0]).view(
             *x.shape[:2], y.shape[2]
         )
@@ -530,7 +538,7 @@ def multiply_vectors(x: Tensor, y: Tensor) -> Tensor:
             (kernels.dot_total, 1, 1),
         ],
         (x, y), [((), kind)], bind={"T": kind, "A": kind},
-        words=(length, x.stride()[0], y.stride()[0]), scratch=max(blocks, 1) * kind.itemsize,
+        words=(length, x._spec.strides[0], y._spec.strides[0]), scratch=max(blocks, 1) * kind.itemsize,
     )  # fmt: skip
 
 
@@ -658,7 +666,7 @@ def folds(x: Tensor, y: Tensor) -> bool:
         return False
     if x._spec.contiguous or y.requires_grad or x.numel() == 0:
         return True
-    strides = x.stride()
+    strides = x._spec.strides
     return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
 
 

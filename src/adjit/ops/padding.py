@@ -195,7 +195,7 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
         n=numel(side.out for side in axes[:-1]) if axes[-1].out else 0,
         grain=max(1, GRAIN // max(axes[-1].out, 1)),
     )  # fmt: skip
-    return layouts.as_images(out, at_end)
+    return layouts.as_images(out, at_end, x)
 
 
 @padded.jvp

@@ -217,6 +217,7 @@ class Images(NamedTuple):
     batched: bool
     outer: int
     inner: int
+    model: Tensor
 
     @classmethod
     def of(cls, x: Tensor, n: int, like: Tensor | None = None) -> Images:
@@ -224,10 +225,11 @@ class Images(NamedTuple):
         batched = x.ndim == n + 2
         four = x if batched else x.unsqueeze(0)
         model = x if like is None else like
-        at_end = layouts.channels_last(model if model.ndim == n + 2 else model.unsqueeze(0))
+        model = model if model.ndim == n + 2 else model.unsqueeze(0)
+        at_end = layouts.channels_last(model)
         images, channels = four.shape[:2]
         outer, inner = (images, channels) if at_end else (images * channels, 1)
-        return cls(layouts.in_memory(four, at_end), at_end, batched, outer, inner)
+        return cls(layouts.in_memory(four, at_end), at_end, batched, outer, inner, model)
 
     def shape(self, spatial: Sequence[int]) -> Shape:
         """The shape in memory with other sizes of the spatial axes."""
@@ -238,7 +240,7 @@ class Images(NamedTuple):
 
     def back(self, made: Tensor) -> Tensor:
         """A result in memory order as a tensor like the input."""
-        out = layouts.as_images(made, self.at_end)
+        out = layouts.as_images(made, self.at_end, self.model)
         return out if self.batched else out.squeeze(0)
 
 

@@ -143,7 +143,7 @@ class Pass(NamedTuple):
 def passes_of(x: Tensor, axes: Shape, keepdim: bool) -> tuple[bool, tuple[Pass, ...]]:
     """Whether a fold needs a copy in C order first, and its launches."""
     strip = STRIP if x._spec.device is CPU else STRIP_ON_GPU
-    return plan_fold(x.shape, x.stride(), axes, keepdim, strip)
+    return plan_fold(x.shape, x._spec.strides, axes, keepdim, strip)
 
 
 @functools.lru_cache(4096)

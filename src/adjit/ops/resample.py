@@ -113,7 +113,7 @@ def mapped(x: Tensor, maps: Maps, back: bool) -> Tensor:
     order = sorted(maps.axes, key=growth)
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
-    return layouts.as_images(y, at_end)
+    return layouts.as_images(y, at_end, x)
 
 
 def mapping(backward_name: str, is_straight: bool = False) -> Operation:

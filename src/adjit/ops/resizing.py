@@ -30,7 +30,8 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
         memory_format: the order of the axes in memory.
 
     Raises:
-        RuntimeError: if the tensor needs gradients, or larger memory is needed and others look at it.
+        RuntimeError: if the tensor needs gradients, larger memory is needed and others look at it, or the
+            library has laid out the elements otherwise than `stride()` reports.
 
     Example:
         >>> x = adjit.arange(6)
@@ -52,6 +53,11 @@ def resize_(self: Tensor, *size: Any, memory_format: Any = None) -> Tensor:
     old = self._spec
     if shape == old.shape and memory_format is None:
         return self
+    if old.chosen:
+        raise RuntimeError(
+            "resize_(): the elements of this tensor do not lie in memory as stride() reports them; call it on "
+            "x.clone(memory_format=torch.contiguous_format)"
+        )
     strides = formats.strides_in(shape, memory_format or formats.contiguous_format)
     inplace.resize(self, spec_of(shape, strides, old.dtype, old.device))
     return self
@@ -95,16 +101,16 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     """
     if self.ndim < 2:
         raise RuntimeError("dimensions must larger than 1")
-    shape, strides, place = self.shape, self.stride(), self._spec.device
+    shape, strides, place = self.shape, self._spec.strides, self._spec.device
     if self.ndim > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
     count, step = min(shape), sum(strides)
     diagonal = spec_of((count,), (step,), self.dtype, place)
-    strided(self, diagonal, self.storage_offset()).fill_(fill_value)
+    strided(self, diagonal, self._offset).fill_(fill_value)
     height, width = shape[:2]
     if wrap and self.ndim == 2 and height > width + 1:
         rest = -(-self.numel() // (width + 1)) - count
-        start = self.storage_offset() + strides[0] * (width + 1)
+        start = self._offset + strides[0] * (width + 1)
         strided(self, spec_of((rest,), (step,), self.dtype, place), start).fill_(fill_value)
     return self
 

@@ -12,13 +12,13 @@ from .. import dtypes
 from ..graph import record
 from ..graph.export import export
 from ..graph.levels import tracers
+from ..graph.links import kind_of_views, parts
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.view import alias, aliases, strided
 from ..graph.view_cache import caches_views
 from ..shapes import (
     an_int,
-    contiguous_strides,
     is_int,
     listed,
     numpy_names,
@@ -26,8 +26,8 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from .conversions import linked_copy
 from .joining import cat, stack
-from .layouts import goes_along_axes, is_laid_out_here
 from .regions import scatter_strided, zeros_in
 
 
@@ -394,6 +394,25 @@ def _cuts_of(found: Tensor) -> Any:
     return found.tolist()
 
 
+def memory_of(input: Tensor, moves: bool) -> Tensor:
+    """What strides of a tensor are about: itself, or a copy of all of its memory in the order that is reported.
+
+    Raises:
+        RuntimeError: if that cannot be known, or an offset `moves` from where the tensor begins and it
+            cannot be known where that is.
+    """
+    base: Any = input if input._view_of is None else input._view_of.base
+    is_part = base._storage in parts
+    if is_part or base._spec.numel != base._storage.spec.numel:
+        if base._spec.chosen or (moves and is_part):
+            raise RuntimeError(
+                "as_strided: where this tensor lies in the storage of that of which it shows a part cannot be "
+                "told here; call as_strided on that one, or clone() this one first"
+            )
+        return input
+    return linked_copy(base) if base._spec.chosen else input
+
+
 @export(method=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """View the storage of `input` with any sizes and strides.
@@ -404,8 +423,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         storage_offset: where the first element lies in the storage; that of `input` unless given.
 
     Raises:
-        RuntimeError: if it would reach outside the storage; if the library laid out `input` with its channels
-            last, and the strides are not multiples of those that `input.stride()` gives.
+        RuntimeError: if it would reach outside the storage, or `input` is a part of a result that the library
+            laid out otherwise than PyTorch would, in another shape, and where it begins cannot be told.
 
     Example:
         >>> adjit.tensor([1, 2, 3, 4]).as_strided((3, 2), (1, 1))
@@ -425,11 +444,15 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         raise RuntimeError(
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"
         )
-    start = input._offset if storage_offset is None else int(storage_offset)
+    start = input.storage_offset() if storage_offset is None else int(storage_offset)
     spec = spec_of(shape, strides, input.dtype, input._spec.device)
-    if input.__class__ not in tracers and is_laid_out_here(input):
-        check_means_one_thing(input, spec, start)
-    memory = input
+    memory: Any = input
+    if input.__class__ not in tracers:
+        memory = memory_of(input, storage_offset is not None)
+    if memory is not input:
+        made: Any = as_strided(memory, shape, strides, start)
+        made._view_of.kind = kind_of_views(input)
+        return made
     while memory.__class__ in tracers and memory._value.shape == memory.shape:
         memory = memory._value
     if memory.__class__ in tracers:
@@ -450,25 +473,6 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
             f"{memory._storage.nbytes}"
         )
     return strided(input, spec, start)
-
-
-def check_means_one_thing(input: Tensor, spec: Spec, start: int) -> None:
-    """Refuse strides that may have been written down for a memory in C order, as PyTorch's would be.
-
-    Raises:
-        RuntimeError: unless they go along the axes of the memory as it lies, and not along those of the other.
-    """
-    base = input if input._view_of is None else input._view_of.base
-    shape, strides = base._spec.shape, base._spec.strides
-    axes = zip(spec.shape, spec.strides, strict=True)
-    wanted = [(size, step) for size, step in axes if size > 1 and step]
-    is_as_it_lies = goes_along_axes(wanted, start, shape, strides)
-    if not is_as_it_lies or goes_along_axes(wanted, 0, shape, contiguous_strides(shape), runs=True):
-        raise RuntimeError(
-            f"as_strided: the memory of this tensor lies with its channels last (strides {list(strides)}), "
-            f"where PyTorch's is in C order, so what strides of {list(spec.strides)} mean cannot be told; call "
-            "contiguous() on it first"
-        )
 
 
 parts_by_name: dict[str, Any] = {  # views by what made them; index.py adds what stands in brackets

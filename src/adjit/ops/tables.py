@@ -77,12 +77,12 @@ class IndexedTable:
             x, first = x.permute(order), 0
         self.first = first
         after = first + len(axes)
-        shape, strides = tuple(x.shape), tuple(x.stride())
+        shape, strides = tuple(x.shape), tuple(x._spec.strides)
         outer = merged(shape[:first], strides[:first])
         inner = merged(shape[after:], strides[after:])
         if outer is None or inner is None:
             x = x.contiguous()
-            strides = tuple(x.stride())
+            strides = tuple(x._spec.strides)
             outer = merged(shape[:first], strides[:first])
             inner = merged(shape[after:], strides[after:])
             assert outer is not None
@@ -106,7 +106,7 @@ class IndexedTable:
         places = len(self.shape) - (self.x.ndim - self.first - self.axes[0])
         cuts = slice(0, self.first), slice(self.first, places), slice(places, None)
         for candidate in (spread, spread.contiguous()):
-            strides = tuple(candidate.stride())
+            strides = tuple(candidate._spec.strides)
             found = [merged(self.shape[cut], strides[cut]) for cut in cuts]
             if None not in found:
                 break

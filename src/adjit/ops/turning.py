@@ -61,8 +61,8 @@ def reverse(x: Tensor, dims: Shape) -> Tensor:
     """`x` reversed along axes."""
     if x.numel() == 0:
         return x.clone()
-    steps = [-s if d in dims else s for d, s in enumerate(x.stride())]
-    first = sum((x.shape[d] - 1) * x.stride()[d] for d in dims if x.ndim)
+    steps = [-s if d in dims else s for d, s in enumerate(x._spec.strides)]
+    first = sum((x.shape[d] - 1) * x._spec.strides[d] for d in dims if x.ndim)
     return walked(x, x.shape, steps, first)
 
 

@@ -16,12 +16,12 @@ from ..graph.levels import tracers
 from ..graph.node import Spec
 from ..graph.view import ViewPullback, alias, as_own, on_its_own, view_op
 from ..graph.view_cache import caches_views
-from ..graph.write import pair
 from ..shapes import (
     Shape,
     Size,
     contiguous_strides,
     infer_view_shape,
+    is_contiguous,
     listed,
     numpy_names,
     one_list,
@@ -31,8 +31,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
-from .conversions import clone
-from .layouts import is_laid_out_here, steps_in_pytorch
+from .conversions import clone, linked_copy
 
 # ----- one axis order for another -----
 
@@ -280,9 +279,9 @@ Tensor.H = property(_conjugate_transpose)  # type: ignore[attr-defined]
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
-    A result that the library itself laid out with its channels last (PyTorch's would be in C order),
-    what is computed of it and parts of it are copied; while both are there, writing into one of them in
-    place raises, and NumPy arrays on them can only be read.
+    Where the library has laid out a result otherwise than PyTorch would, as `stride()` reports it, it is a copy
+    that stands for a view: what is written into one is written into the other. NumPy arrays on either can
+    only be read meanwhile.
 
     Raises:
         RuntimeError: if the sizes do not fit, or only a copy could have that shape.
@@ -294,23 +293,27 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """
     if len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
         return _view_dtype(input, dtypes.check(shape[0]))
-    target, strides = _reshaped(input._spec, shape)
-    if strides is None and input.__class__ in tracers:
-        return reshape(input, target)  # where PyTorch's lie depends on the axis of the examples
-    if strides is None and is_laid_out_here(input):
-        copied = input.contiguous()
-        pair(input._storage, copied._storage)
-        return view(copied, target)
-    if strides is None:
+    target, strides, reported = _reshaped(input._spec, shape)
+    if strides is not None:
+        return _viewed(input, target, strides, "ViewBackward0", reported or strides)
+    if reported is not None and input._storage.shared:
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one "
-            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+            "view(): others look at the memory of this tensor, which does not lie as stride() reports it, so "
+            "that only a copy can have that shape. Use .reshape(...) instead."
         )
-    return _viewed(input, target, strides, "ViewBackward0")
+    if reported is not None:
+        return view(linked_copy(input), target)
+    if input.__class__ in tracers:
+        return reshape(input, target)  # where PyTorch's lie depends on the axis of the examples
+    raise RuntimeError(
+        "view size is not compatible with input tensor's size and stride (at least one "
+        "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+    )
 
 
-def _reshaped(spec: Spec, requested: tuple[Any, ...]) -> tuple[Size, Shape | None]:
-    """The shape that is asked for, and the strides of a view of it, None where it takes a copy."""
+def _reshaped(spec: Spec, requested: tuple[Any, ...]) -> tuple[Size, Shape | None, Shape | None]:
+    """The shape that is asked for, and the strides of a view of it, in memory and as reported; None where it
+    takes a copy."""
     sizes: Any = requested
     if len(requested) == 1 and requested[0].__class__ in (Size, tuple, list):
         sizes = requested[0]
@@ -320,18 +323,22 @@ def _reshaped(spec: Spec, requested: tuple[Any, ...]) -> tuple[Size, Shape | Non
 
 
 @functools.lru_cache(4096)
-def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None]:
+def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None, Shape | None]:
     target = infer_view_shape(sizes, spec.numel)
-    return target, view_strides(spec.shape, spec.strides, target)
+    strides = view_strides(spec.shape, spec.strides, target)
+    reported = view_strides(spec.shape, spec.reported, target) if spec.chosen else strides
+    return target, strides, reported
 
 
-def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
-    return alias(t, shape, strides, t._offset, name, reshaping(t._spec.shape))
+def _viewed(
+    t: Tensor, shape: Size, strides: Shape, name: str, reported: Shape | None = None
+) -> Tensor:
+    return alias(t, shape, strides, t._offset, name, reshaping(t._spec.shape), reported)
 
 
 def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
     if dtypes.check(kind) is t.dtype:
-        return _viewed(t, t._spec.shape, t._spec.strides, "AliasBackward0")
+        return _viewed(t, t._spec.shape, t._spec.strides, "AliasBackward0", t._spec.reported)
     raise NotImplementedError(
         f"view(dtype) from {t.dtype} to {kind} is not supported; use .to(dtype) to convert the "
         "values, or .numpy().view() to read the bytes"
@@ -351,7 +358,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True, public=False)
-@functools.partial(caches_views, may_copy=True)
+@caches_views
 @listed("shape", after=1)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Give the elements another shape, -1 standing for one size: a view where possible, else a copy.
@@ -365,19 +372,18 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
                 [3, 4],
                 [5, 6]])
     """
-    target, strides = _reshaped(input._spec, shape)
-    if strides is None:
+    target, strides, reported = _reshaped(input._spec, shape)
+    if reported is not None and strides is not None:
+        return _viewed(input, target, strides, "ViewBackward0", reported)
+    if reported is not None and input.__class__ not in tracers:
+        return view(linked_copy(input), target)
+    if strides is None or input._storage.shared or not is_contiguous(target, strides):
         fresh = clone(input, memory_format=contiguous_format)
         return as_own(_viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0"))
-    steps = steps_in_pytorch(input)
-    if steps is None or view_strides(input._spec.shape, steps, target) is not None:
-        return _viewed(input, target, strides, "ViewBackward0")
-    if input._storage.shared:
-        return as_own(_viewed(clone(input), target, strides, "UnsafeViewBackward0"))
-    return on_its_own(_viewed(input, target, strides, "UnsafeViewBackward0"))
+    return on_its_own(_viewed(input, target, strides, "UnsafeViewBackward0", strides))
 
 
-export(caches_views(one_list("shape")(reshape), may_copy=True))
+export(caches_views(one_list("shape")(reshape)))
 
 
 @export(method=True)
@@ -393,7 +399,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
-@functools.partial(caches_views, may_copy=True)
+@caches_views
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge the axes from `start_dim` to `end_dim` into one: a view where possible, else a copy.
 
@@ -417,7 +423,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @export(method=True)
-@functools.partial(caches_views, may_copy=True)
+@caches_views
 def ravel(input: Tensor) -> Tensor:
     """Merge all axes into one, in C order: a view where the elements lie so, else a copy.
 
@@ -464,11 +470,14 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """
     ndim = input.ndim + 1
     d = wrap_dim(dim, ndim)
-    shape, strides = input._spec.shape, input._spec.strides
-    stride = shape[d] * strides[d] if d < input.ndim else 1
+    spec = input._spec
+    strides, reported = [
+        (*steps[:d], spec.shape[d] * steps[d] if d < spec.ndim else 1, *steps[d:])
+        for steps in (spec.strides, spec.reported)
+    ]
     return alias(
-        input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input._offset,
-        "UnsqueezeBackward0", ViewPullback(squeeze, (d,), lambda size, d: (d + 1,)),
+        input, (*spec.shape[:d], 1, *spec.shape[d:]), strides, input._offset, "UnsqueezeBackward0",
+        ViewPullback(squeeze, (d,), lambda size, d: (d + 1,)), reported,
     )  # fmt: skip
 
 

@@ -115,13 +115,13 @@ def _arrays(tensors: list[Saved]) -> dict[str, Array]:
         reach = max(t._offset + t._spec.extent for _, t, _ in members) - first
         spec = dense_spec((reach,), tensor.dtype, tensor._spec.device)
         flat = record.make_tensor(tensor._storage, spec, first)
-        whole = (m for m in members if m[1].numel() == reach and m[1].is_contiguous())
+        whole = (m for m in members if m[1].numel() == reach and m[1]._spec.contiguous)
         path, stored, _ = next(whole, (f"{path}.storage", flat, None))
         name = _unused(path, arrays)
         arrays[name] = _stored(stored)
         for _, member, place in members:
             place["tensor"] = name
-            place["shape"], place["stride"] = list(member.shape), list(member.stride())
+            place["shape"], place["stride"] = list(member.shape), list(member._spec.strides)
             place["offset"] = member._offset - first
     return arrays
 
