@@ -102,8 +102,8 @@ def test_results_and_what_is_computed_of_them_report_the_strides_of_pytorch(form
 def test_axes_with_one_place_report_the_strides_of_pytorch():
     (_, mine), (_, theirs) = features(adjit), features(torch)
     for a, b in (
-        (mine[:1], theirs[:1]),
         (mine[:1] * 2, theirs[:1] * 2),
+        (mine[:1], theirs[:1]),
         (mine[..., :1], theirs[..., :1]),
     ):
         assert a.stride() == b.stride()
@@ -349,9 +349,10 @@ def test_copies_of_what_is_detached_have_no_history():
     for is_first in (True, False):
         x, y = features(adjit)
         y = y * 1
-        plain = y.detach().flatten(1) if is_first else None
+        detached = y.detach()
+        plain = detached.flatten(1) if is_first else None
         flat = y.flatten(1)
-        plain = y.detach().flatten(1) if plain is None else plain
+        plain = detached.flatten(1) if plain is None else plain
         y.mul_(x.mean())
         assert not plain.requires_grad
         assert plain.tolist() == flat.tolist() == y.flatten(1).tolist()
@@ -389,6 +390,11 @@ def test_no_such_view_while_an_array_is_on_the_base():
     flat = y.reshape(2, -1)
     y.add_(1)
     assert flat.tolist() == y.flatten(1).tolist()
+    large = adjit.conv2d(adjit.ones(1, 3, 64, 64), adjit.ones(16, 3, 1, 1))
+    kept, its = large.numpy(), large.reshape(-1)
+    large.add_(1)
+    assert (its == 4).all()
+    assert (kept == 4).all()
     last = y.permute(0, 2, 3, 1).contiguous()  # a copy in PyTorch
     before = last.tolist()
     array[:] = 7
@@ -509,6 +515,14 @@ def test_captures_do_not_return_two_that_are_linked():
         same(a, b)
         same(flat, its)
     whole = adjit.compile(lambda x: both(adjit, x), fullgraph=True)
-    whole(image(adjit, 0))  # which is not captured yet
+    linked = adjit.compile(lambda y: written(adjit, y), fullgraph=True)
+    y = results()[0]
+    flat = y.flatten(1)
+    linked(y)  # which is not captured yet
+    with pytest.raises(
+        RuntimeError, match="it writes into a tensor that is linked with another one"
+    ):
+        linked(y)
+    whole(image(adjit, 0))
     with pytest.raises(RuntimeError, match="it returns a tensor and a copy that stands for a view"):
         whole(image(adjit, 0))
