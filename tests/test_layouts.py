@@ -95,8 +95,16 @@ def test_results_and_what_is_computed_of_them_report_the_strides_of_pytorch(form
             assert a.is_contiguous(memory_format=adjit.channels_last) is b.is_contiguous(
                 memory_format=last
             )
-    part, its = mine[1:, 2:], theirs[1:, 2:]
-    assert part.storage_offset() == its.storage_offset()
+    for part, its in (
+        (mine[1:, 2:], theirs[1:, 2:]),
+        (mine[1:, 2:].detach(), theirs[1:, 2:].detach()),
+    ):
+        assert part.storage_offset() == its.storage_offset()
+    windows = [y.unfold(-1, 2, 1).transpose(0, -1).flatten(1, 2) for y in (mine, theirs)]
+    np.testing.assert_allclose(windows[0].detach(), windows[1].detach(), rtol=1e-5)
+    wide, its = [y.unsqueeze(0).expand(3, *y.shape).detach() for y in (mine, theirs)]
+    same(wide[:, 1], its[:, 1])
+    same(wide.flatten(2), its.flatten(2))
 
 
 def test_axes_with_one_place_report_the_strides_of_pytorch():
@@ -157,7 +165,8 @@ def steps(draw: random.Random, t: Any) -> Step:
         ("contiguous", lambda t: t.contiguous()), ("ravel", lambda t: t.ravel()),
         ("itself", lambda t: t[...]), ("zeros like", lambda t: t.new_zeros(t.shape) + t),
         ("view -1", lambda t: t.view(-1)), ("reshape -1", lambda t: t.reshape(-1)),
-        ("double", lambda t: t.double().float()),
+        ("double", lambda t: t.double().float()), ("expand", lambda t: t.expand(2, *t.shape)),
+        ("[None]", lambda t: t[None]), ("[..., None]", lambda t: t[..., None]),
     ]  # fmt: skip
     if n:
         k, size = draw.randrange(shape[d]) if shape[d] else 0, shape[d]
@@ -168,6 +177,8 @@ def steps(draw: random.Random, t: Any) -> Step:
             (f"slice {d} {k}", lambda t: t.narrow(d, k, size - k)),
             (f"every second {d}", lambda t: t[(slice(None),) * d + (slice(None, None, 2),)]),
         ]
+        if size > 1:
+            choices += [(f"unfold {d}", lambda t: t.unfold(d, 2, 2))]
         if size:
             choices += [(f"select {d} {k}", lambda t: t.select(d, k))]
             choices += [(f"chunk {d}", lambda t: t.chunk(2, d)[0])]

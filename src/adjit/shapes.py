@@ -104,6 +104,16 @@ def same_strides(shape: Sequence[int], strides: Sequence[int], others: Sequence[
     return 0 in shape or all(n == 1 or a == b for n, a, b in steps)
 
 
+def has_overlap(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether several elements lie, or may lie, in one place."""
+    reach = 0  # of the axes so far
+    for stride, n in sorted(zip(strides, shape, strict=True)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
 def dense_in_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> Shape:
     """Strides without gaps that keep the order of the axes of operands, seen in one shape: of two axes the
     first operand that repeats along neither decides. Otherwise it is C order, as in PyTorch."""

@@ -82,40 +82,38 @@ def as_reported(spec: Spec) -> Spec:
     return spec_of(spec.shape, spec.reported, spec.dtype, spec.device)
 
 
-def as_it_lies(spec: Spec) -> Spec:
-    """A spec of memory of which PyTorch's would lie as it does."""
-    return spec_of(spec.shape, spec.strides, spec.dtype, spec.device)
-
-
 @functools.lru_cache(4096)
 def reported_in(whole: Spec, strides: Shape) -> Shape:
     """The strides that a view of all of a dense memory is to report, given those that it has there."""
-    axes = sorted(zip(whole.strides, whole.shape, whole.reported, strict=True), reverse=True)
+    axes = _outermost_first(whole)
     return tuple([_reported_step(step, axes) for step in strides])
 
 
+def _outermost_first(whole: Spec) -> list[tuple[int, int, int]]:
+    """How far steps along axes lead in memory, how many places there are, how far they are reported to lead."""
+    axes = zip(whole.strides, whole.shape, whole.reported, strict=True)
+    return sorted([axis for axis in axes if axis[0]], reverse=True)
+
+
 def _reported_step(step: int, axes: Sequence[tuple[int, int, int]]) -> int:
-    """How far a step in memory leads where the axes, of so many places, lie otherwise."""
-    for size_matters in (True, False):  # an axis with one place is meant where no other one is
+    """How far a step in memory leads where the axes lie otherwise."""
+    for is_long in (True, False):  # an axis with one place is meant where no other one is
         for here, size, there in axes:
-            if here == step and (size > 1) is size_matters:
+            if here == step and (size > 1) is is_long:
                 return there
-    found = 0
-    for here, size, there in axes:
-        if size > 1 and step:
-            found += step // here * there
-            step %= here
-    return found
+    return _along([axis for axis in axes if axis[1] > 1], step)
 
 
 def reported_offset(whole: Spec, offset: int) -> int:
-    """Where in a dense memory an element would be if that lay as it is reported."""
-    axes = sorted(zip(whole.strides, whole.shape, whole.reported, strict=True), reverse=True)
+    """Where in a memory an element would be if that lay as it is reported."""
+    return _along(_outermost_first(whole), offset)
+
+
+def _along(axes: Sequence[tuple[int, int, int]], distance: int) -> int:
     found = 0
-    for here, size, there in axes:
-        if size > 1:
-            found += offset // here * there
-            offset %= here
+    for here, _, there in axes:
+        found += distance // here * there
+        distance %= here
     return found
 
 

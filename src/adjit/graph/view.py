@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..devices import CPU
-from ..shapes import Shape
+from ..shapes import Shape, has_overlap
 from . import record
 from .levels import Arguments, innermost, is_traced, tracers
 from .node import (
@@ -182,12 +182,7 @@ def is_part(whole: Spec, part: Spec) -> bool:
     """Whether a view shows some elements of a tensor in C order, on the CPU, and none of them twice."""
     if not whole.contiguous or whole.device is not CPU or whole.dtype is not part.dtype:
         return False
-    reach = 0  # of the axes so far
-    for stride, n in sorted(zip(part.strides, part.shape, strict=True)):
-        if n > 1 and stride <= reach:
-            return False
-        reach += stride * (n - 1)
-    return 0 < part.numel < whole.numel
+    return 0 < part.numel < whole.numel and not has_overlap(part.shape, part.strides)
 
 
 def aliases(

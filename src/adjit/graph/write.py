@@ -185,6 +185,7 @@ def refuse_linked(base: TensorBase, known: Link) -> None:
     Raises:
         RuntimeError: with PyTorch's texts.
     """
+    refuse_overlapping(known.region)
     if not (state.grad and base._needs_grad):
         return
     if base._fn is None:

@@ -14,7 +14,7 @@ from ..graph.node import spec_of
 from ..graph.operation import operation
 from ..graph.view import ViewPullback, alias, on_its_own
 from ..schedule.settle import value_of
-from ..shapes import Shape, contiguous_strides, dense_in_order, numel, same_strides
+from ..shapes import Shape, contiguous_strides, dense_in_order, has_overlap, numel, same_strides
 from ..tensor import Tensor
 from . import elementwise
 from .creation import legacy_dtype, pinned
@@ -83,10 +83,18 @@ def in_order(input: Tensor, strides: Shape) -> Tensor:
 def linked_copy(input: Tensor) -> Tensor:
     """A copy in the order that is reported, which stands for a view: writes into either are seen by both."""
     spec = input._spec
+    repeated = [d for d, n in enumerate(spec.shape) if n > 1 and not spec.reported[d]]
+    if repeated:
+        for d in repeated:
+            input = input.narrow(d, 0, 1)
+        return linked_copy(input).expand(spec.shape)
     known: Any = None if input.__class__ in tracers else copy_of(input)
     if known is not None:
         return alias(known, spec.shape, known._spec.strides, 0, "AliasBackward0", AS_IT_IS)
-    made: Tensor = _laid_out(input, dense_in_order(spec.shape, [spec.reported]), spec.reported)
+    if has_overlap(spec.shape, spec.reported):  # no other order would have a view of each shape
+        made: Tensor = _laid_out(input, contiguous_strides(spec.shape))
+    else:
+        made = _laid_out(input, dense_in_order(spec.shape, [spec.reported]), spec.reported)
     if made.__class__ not in tracers:
         link(input, made)
     return made
