@@ -401,6 +401,11 @@ def test_no_such_view_while_an_array_is_on_the_base():
     flat = y.reshape(2, -1)
     y.add_(1)
     assert flat.tolist() == y.flatten(1).tolist()
+    expected = array + 1
+    flat.add_(1)
+    assert array.tolist() == expected.tolist()
+    adjit._foreach_add_([flat], 1)
+    assert array.tolist() == (expected + 1).tolist()
     large = adjit.conv2d(adjit.ones(1, 3, 64, 64), adjit.ones(16, 3, 1, 1))
     kept, its = large.numpy(), large.reshape(-1)
     large.add_(1)

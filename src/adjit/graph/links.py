@@ -93,3 +93,13 @@ def links_of(storage: Storage) -> list[Link]:
     else:
         del storage.links  # machine code writes again
     return live
+
+
+def linked_with(storage: Storage) -> list[Storage]:
+    """A storage and all that hear of writes into it."""
+    found = [storage]
+    for one in found:  # which grows meanwhile
+        for known in links_of(one):
+            ends = known.base.memory(), known.copy.memory()
+            found += [end for end in ends if end is not None and not any(end is s for s in found)]
+    return found

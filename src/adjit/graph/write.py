@@ -17,7 +17,7 @@ from ..schedule.settle import MAX_PENDING, pending, remember, settle
 from ..shapes import broadcast_strides, is_dense
 from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
-from .links import Link, links_of
+from .links import Link, linked_with, links_of
 from .node import NewTensor, Node, Spec, TensorBase, View, dense_spec, spec_of
 from .op_record import ElementwiseOp
 from .primitives import NO_AXES, constant_recipe, filled, turning
@@ -109,7 +109,10 @@ def value_with(t: TensorBase, source: TensorBase) -> Node:
 
 def settle_written(storage: Storage) -> None:
     """What follows a recorded write: others who look at the same bytes are to see it."""
-    if storage.shared or len(pending) >= MAX_PENDING:
+    is_seen = storage.shared or (
+        links_of(storage) and any(one.shared for one in linked_with(storage))
+    )
+    if is_seen or len(pending) >= MAX_PENDING:
         settle()
 
 
@@ -213,8 +216,8 @@ def replace(
     """
     node = node_on(recipe, (*written, *read), scalars)
     commit(written, picks(node), () if then is None else (then,))
-    if len(pending) >= MAX_PENDING:
-        settle()
+    for t in written:
+        settle_written(t._storage)
 
 
 def _write_region(t: TensorBase, source: TensorBase) -> Node:
