@@ -13,6 +13,7 @@ from against_torch import (
     agree_in_gradients,
     agree_in_warning,
     backward_name,
+    torch,
 )
 
 import adjit
@@ -470,3 +471,57 @@ def test_options_of_chunks_are_refused():
         adjit.nn.functional.linear_cross_entropy(
             adjit.ones(2, 4), adjit.ones(3, 4), adjit.tensor([0, 1]), options=object()
         )
+
+
+AT_THE_TOP = {  # arguments after the two operands, and targets
+    "binary_cross_entropy_with_logits": ((), "probabilities"), "hinge_embedding_loss": ((0.5,), "signs"),
+    "kl_div": ((), "probabilities"), "poisson_nll_loss": ((True, True, 1e-6), "probabilities"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("name", [*AT_THE_TOP, "cosine_embedding_loss", "margin_ranking_loss", "ctc_loss",
+                                  "triplet_margin_loss"])  # fmt: skip
+def test_losses_at_the_top_take_the_reduction_as_a_number(name, reduction):
+    draw = np.random.default_rng(3)
+    x, y, z = draw.standard_normal((3, 5, 4))
+    signs = np.where(draw.random(5) < 0.5, -1.0, 1.0)
+    if name in AT_THE_TOP:
+        rest, kind = AT_THE_TOP[name]
+        target = np.abs(y) % 1 if kind == "probabilities" else np.sign(y)
+        operands: Any = (x, target)
+        call: Any = lambda T, *t: getattr(T, name)(*t, *rest, reduction=reduction)  # noqa: E731
+    elif name == "ctc_loss":
+        operands = (draw.standard_normal((6, 2, 4)),)
+        call = lambda T, t: T.ctc_loss(  # noqa: E731
+            t.log_softmax(2),
+            T.tensor([[1, 2], [3, 1]]),
+            T.tensor([6, 5]),
+            T.tensor([2, 1]),
+            0,
+            reduction,
+        )
+    elif name == "triplet_margin_loss":
+        operands, call = (
+            (x, y, z),
+            lambda T, *t: T.triplet_margin_loss(*t, 0.5, reduction=reduction),
+        )
+    elif name == "cosine_embedding_loss":
+        operands, call = (x, y, signs), lambda T, *t: getattr(T, name)(*t, 0.1, reduction=reduction)
+    else:
+        operands, call = (
+            (x[:, 0], y[:, 0], signs),
+            lambda T, *t: getattr(T, name)(*t, 0.1, reduction),
+        )
+    agree(call, *operands)
+
+
+def test_reductions_that_are_no_number():
+    for T in (adjit, torch):
+        with pytest.raises(TypeError, match=r"argument 'reduction'.* must be int, not str"):
+            T.kl_div(T.zeros(2), T.ones(2), reduction="sum")
+    with pytest.raises(
+        ValueError,
+        match=r"kl_div\(\): reduction must be 0 \(none\), 1 \(mean\) or 2 \(sum\), not 3",
+    ):
+        adjit.kl_div(adjit.zeros(2), adjit.ones(2), reduction=3)

@@ -195,6 +195,10 @@ _LATE = {
     "user_kernels": None,
     "vmap": "func",
     **dict.fromkeys(("elementwise", "kernel", "value_and_grad"), "user_kernels"),
+    **dict.fromkeys(
+        ("binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss",
+         "kl_div", "margin_ranking_loss", "poisson_nll_loss", "triplet_margin_loss"), "root_losses",
+    ),
 }  # fmt: skip
 
 

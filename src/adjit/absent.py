@@ -58,12 +58,6 @@ SUBJECTS = (
         "func.functionalize",
     ),
     Subject(
-        "Losses",
-        "write it with the operations that are there; the others are in adjit.nn.functional",
-        """ctc_loss binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
-        margin_ranking_loss poisson_nll_loss triplet_margin_loss""",
-    ),
-    Subject(
         "Sparse, quantised and half-precision tensors",
         "use dense float32 or float64 tensors",
         """sparse sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor
