@@ -272,7 +272,7 @@ def _differing_tensors(ours: Any, theirs: Any, loose: bool) -> Iterator[tuple[st
 
 
 def _memory(tensor: Any) -> int:
-    return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+    return tensor.untyped_storage().data_ptr()
 
 
 def _steps(tensor: Any) -> list[int]:

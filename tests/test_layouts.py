@@ -107,6 +107,27 @@ def test_results_and_what_is_computed_of_them_report_the_strides_of_pytorch(form
     same(wide.flatten(2), its.flatten(2))
 
 
+@pytest.mark.parametrize("case", ["usual", "causal", "mask", "dropout", "other widths"])
+@pytest.mark.parametrize("is_turned", [True, False])
+def test_attention_reports_the_strides_of_pytorch(case, is_turned):
+    found = []
+    for T in (adjit, torch):
+        shape = (2, 5, 3, 8) if is_turned else (2, 3, 5, 8)
+        query = T.ones(shape).transpose(1, 2) if is_turned else T.ones(shape)
+        value = query[..., :6] if case == "other widths" else query
+        mask = T.ones(5, 5, dtype=T.bool) if case == "mask" else None
+        p = 0.5 if case == "dropout" else 0.0
+        y = T.nn.functional.scaled_dot_product_attention(
+            query, query, value, mask, p, case == "causal"
+        )
+        y = y.nan_to_num() * 0 + T.arange(240.0 if case != "other widths" else 180.0).view(y.shape)
+        tokens = y.transpose(1, 2).reshape(2, 5, -1)
+        tokens[0] = 7
+        found.append((y, tokens))
+    for mine, theirs in zip(*found, strict=True):
+        same(mine, theirs)
+
+
 def test_axes_with_one_place_report_the_strides_of_pytorch():
     (_, mine), (_, theirs) = features(adjit), features(torch)
     for a, b in (

@@ -167,14 +167,8 @@ ON_PURPOSE = [
     ),
     # ----- layouts
     Purpose(
-        "convolutions give what is fastest to go on with: channels last",
-        """nn_functional_conv1d nn_functional_conv2d nn_functional_conv_transpose1d
-        nn_functional_conv_transpose2d nn_functional_conv_transpose3d""",
-        FORM + "stride",
-    ),
-    Purpose(
         "results of other ops lie in C order",
-        "linalg_cholesky linalg_solve_triangular unravel_index nn_functional_scaled_dot_product_attention",
+        "linalg_cholesky linalg_solve_triangular unravel_index",
         FORM + "stride",
         "",
         True,

@@ -59,13 +59,16 @@ def as_images(x: Tensor, at_end: bool, *models: Tensor) -> Tensor:
     if not at_end:
         return x
     images = x.permute(0, x.ndim - 1, *range(1, x.ndim - 1))
-    if images.__class__ in tracers or any(reports_channels_last(t._spec) for t in models):
-        return images
-    spec = images._spec
-    images._spec = spec_of(
-        spec.shape, spec.strides, spec.dtype, spec.device, contiguous_strides(spec.shape)
-    )
-    return images
+    is_asked_for = any(reports_channels_last(t._spec) for t in models)
+    return images if is_asked_for else reporting_c_order(images)
+
+
+def reporting_c_order(made: Tensor) -> Tensor:
+    """A view of what an op made, as the result that lies as the library chose and PyTorch's in C order."""
+    if made.__class__ not in tracers:
+        spec, strides = made._spec, contiguous_strides(made._spec.shape)
+        made._spec = spec_of(spec.shape, spec.strides, spec.dtype, spec.device, strides)
+    return made
 
 
 @functools.lru_cache(4096)
