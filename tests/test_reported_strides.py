@@ -91,6 +91,10 @@ def test_results_and_what_is_computed_of_them_report_the_strides_of_pytorch(form
         a, b = compute(mine), compute(theirs)
         assert told(a) == told(b), name
         if b.dim() == 4:
+            other = [t.clone(memory_format=of(t).channels_last) for t in (a, b)]
+            for order in (1, -1):
+                joined = [of(t).cat([t, o][::order], 1) for t, o in zip((a, b), other, strict=True)]
+                assert told(joined[0]) == told(joined[1])
             last = of(b).channels_last
             assert a.is_contiguous(memory_format=adjit.channels_last) is b.is_contiguous(
                 memory_format=last
@@ -341,6 +345,38 @@ def test_running_statistics_may_be_such_a_view():
         means = y.view(-1)[:4]
         T.nn.functional.batch_norm(T.ones(3, 4), means, T.ones(4), training=True)
     same(mine, theirs)
+
+
+def test_running_statistics_may_be_parts_of_one_memory():
+    for make in (
+        lambda T: T.zeros(8),
+        lambda T: features(T)[1].detach().flatten(),
+        lambda T: results_of(T)[1],
+    ):
+        buffers = []
+        for T in (adjit, torch):
+            buffer = make(T)
+            x = T.arange(12.0).view(3, 4)
+            T.nn.functional.batch_norm(x, buffer[:4], buffer[4:8], training=True)
+            buffers.append(buffer)
+        same(*buffers)
+
+
+def results_of(T: Any) -> tuple[Any, Any]:
+    """A result, and what stands for a view of it."""
+    y = features(T)[1].detach() + 0
+    return y, y.view(-1)
+
+
+def test_several_writes_into_one_memory_are_made_one_after_the_other():
+    found = []
+    for T in (adjit, torch):
+        y, flat = results_of(T)
+        T._foreach_add_([y, flat, flat[:3]], 1)
+        T.nn.functional.batch_norm(T.arange(12.0).view(3, 4), flat[:4], flat[4:8], training=True)
+        found.append((y, flat))
+    for mine, theirs in zip(*found, strict=True):
+        same(mine, theirs)
 
 
 def test_two_copies_whose_base_is_gone_are_still_one_memory():

@@ -200,7 +200,7 @@ def aliases(
     counter = t._version_counter
     outs = []
     for spec, start in parts:
-        out = record.make_tensor(t._storage, in_memory_of(base, spec), t._offset + start, counter)
+        out = record.make_tensor(t._storage, as_view_of(base, spec), t._offset + start, counter)
         out._view_of = View(base, counter.version, kind)
         outs.append(out)
     if wanted:
@@ -212,7 +212,7 @@ def aliases(
     return tuple(outs)
 
 
-def in_memory_of(base: TensorBase, spec: Spec) -> Spec:
+def as_view_of(base: TensorBase, spec: Spec) -> Spec:
     """The spec of a view of a base, which reports what views of that do."""
     whole = base._spec
     if not whole.chosen:

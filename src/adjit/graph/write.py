@@ -53,6 +53,10 @@ def store(t: TensorBase, source: TensorBase) -> None:
 
 def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
     """`store` into several tensors that is no write to autograd: versions do not change."""
+    if not are_apart(written):
+        for t, source in zip(written, sources, strict=True):
+            put((t,), (source,))
+        return
     if any(t._storage.shared for t in written):
         settle()
     values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
@@ -65,13 +69,27 @@ def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
 def store_all(
     written: Sequence[TensorBase], sources: Sequence[TensorBase], then: Calls = ()
 ) -> None:
-    """`store` into several tensors, and what is to be done `then`, which calls no Python: all or nothing."""
+    """`store` into several tensors, and what is to be done `then`, which calls no Python: all or nothing,
+    unless they have memory in common, and one is written after the other."""
+    if not are_apart(written):
+        for t, source in zip(written, sources, strict=True):
+            store(t, source)
+        at_once(calling(then))
+        return
     if any(t._storage.shared for t in written):
         settle()
     values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
     commit(written, values, then)
     for t in written:
         settle_written(t._storage)
+
+
+def are_apart(tensors: Sequence[TensorBase]) -> bool:
+    """Whether no two of them show one memory, or linked ones: a value of one would undo that of another."""
+    if len(tensors) == 1:
+        return True
+    storages = [id(one) for t in tensors for one in linked_with(t._storage)]
+    return len(set(storages)) == len(storages)
 
 
 def commit(written: Sequence[TensorBase], values: Sequence[Node], then: Calls = ()) -> None:
@@ -153,19 +171,25 @@ def with_followers(
     """Tensors whose memory gets new values, and those that are linked with them.
 
     Raises:
-        RuntimeError: with PyTorch's text, if one of the latter is a leaf that needs gradients.
+        RuntimeError: with PyTorch's text, if one of the latter is a leaf that needs gradients; if two of the
+            former are linked, of which one would have to be written after the other.
     """
     tensors, found = list(written), list(values)
-    reached = {id(t._storage) for t in written}
-    for t, value in zip(tensors, found, strict=False):  # which grow meanwhile
+    causes = list(range(len(tensors)))  # which of the written ones led there
+    reached = {id(t._storage): cause for t, cause in zip(tensors, causes, strict=True)}
+    for t, value, cause in zip(tensors, found, causes, strict=False):  # which grow meanwhile
         for known in links_of(t._storage):
             base, copy = known.base.shown(), known.copy.shown()
             if base is None or copy is None:
                 continue
             target = copy if base._storage is t._storage else base
-            if id(target._storage) in reached:
+            if reached.setdefault(id(target._storage), cause) != cause:
+                raise RuntimeError(
+                    "several of the tensors that one call writes are parts of one memory in PyTorch, and "
+                    "copies of it here; write one after the other, or clone() them first"
+                )
+            if any(target._storage is one._storage for one in tensors):
                 continue
-            reached.add(id(target._storage))
             now, part = make_storage(value, t._storage.spec), (known.region, known.offset)
             if target is copy:
                 source = convert(make_tensor(now, *part), copy._spec)
@@ -179,6 +203,7 @@ def with_followers(
                 state.session.refuse("it writes into a tensor that is linked with another one")
             tensors.append(target)
             found.append(new)
+            causes.append(cause)
     return tensors, found
 
 

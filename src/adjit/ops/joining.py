@@ -152,7 +152,8 @@ def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype)
 
     What is made of the result, and what its gradient is made of, then lies so too.
     """
-    at_end, models = lie_as_images(tensors), tensors
+    at_end = lie_as_images(tensors)
+    models = tensors[:1] if all(layouts.reports_channels_last(t._spec) for t in tensors) else ()
     if at_end:
         order = layouts.last(tensors[0].ndim)
         tensors, dim = [t.permute(order) for t in tensors], order.index(dim)
@@ -161,7 +162,7 @@ def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype)
     inner = numel(first[dim + 1 :])
     widths = [n * inner for n in sizes]
     joined = side_by_side(tensors, shape, numel(first[:dim]), widths, kind)
-    return layouts.as_images(joined, at_end, models[0])
+    return layouts.as_images(joined, at_end, *models)
 
 
 def lie_as_images(tensors: Sequence[Tensor]) -> bool:
