@@ -139,6 +139,7 @@ CASES = {
     "joined of twelve": lambda: adjit.cat([normal(3, k + 1) for k in range(12)], 1),
     "spaced": lambda: adjit.linspace(0, 1, 9) * 1,
     "identity": lambda: adjit.eye(4) * 1,
+    "places of triangles": lambda: [adjit.tril_indices(4, 5, 1), adjit.triu_indices(4, 5, -1)],
     "constant": lambda: adjit.full((4,), 3) * 1,
     "counted": lambda: adjit.arange(9) * 1,
     "uniform numbers in float64": lambda: adjit.rand(70, dtype=adjit.float64),
@@ -190,6 +191,10 @@ NEARLY = {
     "slopes of gamma numbers": lambda: incomplete_gamma.gamma_slopes(
         adjit.tensor([0.3, 0.9, 1.0, 2.5, 40.0]), adjit.tensor([-2.0, 0.5, -0.5, 1.5, 3.6])
     ),
+    "incomplete gamma functions": lambda: [
+        share(adjit.tensor([0.3, 0.9, 2.5, 140.0, 0.0, 2.0]), adjit.tensor([0.1, 1.5, 4.5, 150.0, 1.0, 0.0]))
+        for share in (adjit.special.gammainc, adjit.special.gammaincc)
+    ],
     "distances of another order": lambda: adjit.cdist(normal(3, 7), normal(4, 7), 1.5),
     "running sum of rows": lambda: [normal(2, 1100).cumsum(1), normal(3, 17).cumsum(1)],
     "running product": lambda: (1 + normal(2, 70, dtype=np.float64) / 9).cumprod(1),

@@ -450,3 +450,12 @@ def test_errors_of_our_own():
         T.normal(0.0, 1.0)
     with pytest.raises(TypeError, match="generator"):
         T.rand(2, generator=5)
+
+
+def test_a_tensor_in_the_place_of_a_number_leaves_none_in_the_stream():
+    T.manual_seed(0)
+    for _ in range(3):
+        T.randperm(T.tensor(5))
+        T.multinomial(T.ones(4), T.tensor(2))
+    assert type(T.default_generator._offset) is int
+    assert [len(T.rand(3).tolist()) for _ in range(4)] == [3] * 4

@@ -38,7 +38,8 @@ from .traces import completed
 CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVE_PLANS = BOUND
 CALL_TRACE = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
-OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_RUNTIME = OPERATION_TRACE_CLASS = BOUND
+OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_PLAIN_CALLS = BOUND
+OPERATION_RUNTIME = OPERATION_TRACE_CLASS = BOUND
 OPERATION_FALLBACK = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
@@ -77,7 +78,8 @@ def from_trace(context, runtime, looks):
         history *= records_gradients(runtime)
         if history > 1:
             return 0
-    found = known(item(context, OPERATION_CALLS), looks)
+    calls = item(context, OPERATION_PLAIN_CALLS if history == 0 else OPERATION_CALLS)
+    found = known(calls, looks)
     if found == 0:
         return 0
     out = 0
@@ -90,7 +92,9 @@ def from_trace(context, runtime, looks):
         if is_shared:
             out = settled(runtime, out)
     is_one = get(trace, TRACE_MANY) != item(runtime, RUNTIME_TRUE)
-    if out != 0 and (is_one or item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)):
+    if calls == item(context, OPERATION_CALLS):
+        is_one |= item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)
+    if out != 0 and is_one:
         out = new_first(out)
     drop(trace)
     drop(found)

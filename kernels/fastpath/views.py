@@ -29,7 +29,8 @@ from .grad_nodes import give_history, history_of, new_edge, new_place
 from .signatures import PART, SIZE, TENSORS, describe, known, tensor
 from .tensors import can_take_fast_path, new_view, records_gradients, version_of, zero
 
-CACHED_VIEW_INPUTS = CACHED_VIEW_IS_TUPLE = CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
+CACHED_VIEW_INPUTS = CACHED_VIEW_IS_MULTIPLE = CACHED_VIEW_IS_TUPLE = BOUND
+CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
 CACHED_VIEW_OUTPUTS = CACHED_VIEW_PARTS = BOUND
 VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
 FUNCTION_CONTEXT = BOUND
@@ -108,7 +109,8 @@ def views_of(runtime, t, cached, shift):
         edge = new_edge(runtime, t)
         if edge == 0:
             return 0
-    kind = item(runtime, RUNTIME_MULTIPLE) if is_tuple else 0
+    is_multiple = get(cached, CACHED_VIEW_IS_MULTIPLE) == item(runtime, RUNTIME_TRUE)
+    kind = item(runtime, RUNTIME_MULTIPLE) if is_multiple else 0
     parts = get(cached, CACHED_VIEW_PARTS)
     made = new_tuple(length(parts))
     for k in range(length(parts) if made != 0 else 0):

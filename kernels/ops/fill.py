@@ -70,6 +70,25 @@ def identity(args, start, stop):
 
 
 @kernel
+def triangle_places(args, start, stop):
+    """The places of a triangle of a matrix, row by row: numbers of rows, and of columns behind all of them.
+
+    Words: out, columns, offset of the diagonal, whether it is the upper triangle, how many places.
+    """
+    p = words(args)
+    out, columns, offset, is_upper, count = at(p[0], T), p[1], p[2], p[3], p[4]
+    place = 0
+    for r in range(stop):
+        cut = min(max(r + offset + 1 - is_upper, 0), columns)
+        first, end = (cut, columns) if is_upper else (0, cut)
+        if r >= start:
+            for c in range(first, end):
+                out[place + c - first] = T(r)
+                out[count + place + c - first] = T(c)
+        place += end - first
+
+
+@kernel
 def copy_words(args, start, stop):
     """Copy 64-bit words; the last may reach into the padding that every block has.
 

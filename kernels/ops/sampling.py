@@ -8,15 +8,9 @@ The last words of a launch are the seed, as two halves, and the first block.
 
 import math
 
-import numpy as np
-from numba.extending import intrinsic
-
-from ..language.abi import STATUS_VALUE, I, T, at, helper, kernel, scalar, shifted, words
+from ..language.abi import STATUS_VALUE, I, T, at, helper, kernel, shifted, words
 from ..language.device import all_threads, first_unit, on_device
-from ..language.intrinsics import Value, polynomial, where
 from ..language.lanes import stack
-from ..math.vector import FORMATS
-from .attention import exp_to_one
 from .random import HALF, U, block_of_turn
 
 BAD_RATE = STATUS_VALUE
@@ -170,117 +164,6 @@ def log_gamma_on_device(row, n):
     low_key, high_key, first = U(row[2]), U(row[3]), row[4]
     for i in range(first_unit(), n, all_threads()):
         out[i] = log_gamma_number(math.log, alpha[i], low_key, high_key, first + i, T)
-
-
-# ----- how they move
-
-# (exp(t) - 1 - t) / t**2 for small t: 7 terms for float32, 14 for float64.
-RISE = tuple([1 / math.factorial(k + 2) for k in range(14)])
-
-
-def rise_of(t, k):
-    """exp(t) - 1 - t, to the digits that it has beside 1: half the instructions of expm1."""
-    terms = RISE[: 7 if k.DTYPE is np.float32 else 14]
-    return where(abs(t) < 0.5, t * t * polynomial(t, terms), exp_to_one(t, k) - 1.0 - t)
-
-
-def density_of(z, t, fall, k):
-    """exp(-z * rise(t) - fall), for results up to 1."""
-    return exp_to_one(-z * rise_of(t, k) - fall, k)
-
-
-@intrinsic
-def rise(typingctx, t):
-    """`rise_of` a float."""
-    [k] = [k for k in FORMATS if k.DTYPE.__name__ == t.name]
-    return t(t), lambda context, builder, sig, args: rise_of(Value(builder, args[0]), k).ir
-
-
-@intrinsic
-def density(typingctx, z, t, fall):
-    """`density_of` floats."""
-    [k] = [k for k in FORMATS if k.DTYPE.__name__ == t.name]
-
-    def codegen(context, builder, sig, args):
-        return density_of(*[Value(builder, arg) for arg in args], k).ir
-
-    return t(z, t, fall), codegen
-
-
-@kernel
-def gamma_slopes(args, start, stop):
-    """out = how logarithms of gamma numbers move as their shapes do: `log_gamma_slope` of `ops/sampling.py`.
-
-    inputs: shapes, logarithms; words: the end of the tail, how many nodes, each with its weight
-    """
-    p = words(args)
-    alpha, w, out, c = at(p[0], T), at(p[1], T), at(p[2], T), shifted(p, 5)
-    depth, nodes = scalar(p[3], T), p[4]
-    zs, sides, slopes, lengths, totals, firsts, gaps = (
-        stack(T, NEAR), stack(T, NEAR), stack(T, NEAR), stack(T, NEAR), stack(T, NEAR), stack(T, NEAR),
-        stack(T, NEAR),
-    )  # fmt: skip
-    for first in range(start, stop, NEAR):
-        here, given, there = shifted(alpha, first), shifted(w, first), shifted(out, first)
-        count = min(NEAR, stop - first)
-        for i in range(count):
-            a, z = here[i], math.exp(given[i])
-            shape = a + T(1) if (a < T(1)) & (z < a + T(1)) else a
-            gaps[i] = math.digamma(shape) - given[i]
-            slope = abs(shape - z)
-            zs[i], slopes[i], sides[i] = z, slope, T(-1) if z < shape else T(1)
-            lengths[i] = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z))
-            totals[i] = firsts[i] = T(0)
-        for _ in range(3):  # Newton's steps to the end of the tail
-            for i in range(count):
-                length, t = lengths[i], sides[i] * lengths[i]
-                more = rise(t)
-                missing = slopes[i] * length + zs[i] * more - depth
-                lengths[i] = length - missing / (slopes[i] + zs[i] * sides[i] * (more + t))
-        for n in range(nodes):
-            node, weight = scalar(c[2 * n], T), scalar(c[2 * n + 1], T)
-            for i in range(count):
-                s = lengths[i] * node
-                made = density(zs[i], sides[i] * s, slopes[i] * s) * weight
-                totals[i] += made
-                firsts[i] += made * s
-        for i in range(count):
-            a, z = here[i], zs[i]
-            moment = (firsts[i] - totals[i] * sides[i] * gaps[i]) * lengths[i]
-            is_low = (a < T(1)) & (z < a + T(1))
-            there[i] = (moment * z + gaps[i]) / a if is_low else moment
-
-
-@helper
-def gamma_slope(exp, expm1, digamma, alpha, w, depth, nodes, c, T):
-    """One of `gamma_slopes`."""
-    z = exp(w)
-    is_low = alpha < T(1) and z < alpha + T(1)
-    shape = alpha + T(1) if is_low else alpha
-    gap, slope, side = digamma(shape) - w, abs(shape - z), T(-1) if z < shape else T(1)
-    length = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z))
-    for _ in range(3):
-        power = expm1(side * length)
-        missing = slope * length + z * (power - side * length) - depth
-        length = length - missing / (slope + z * side * power)
-    total = moment = T(0)
-    for n in range(nodes):
-        s = length * scalar(c[2 * n], T)
-        t = side * s
-        made = exp(z * (t - expm1(t)) - slope * s) * scalar(c[2 * n + 1], T)
-        total += made
-        moment += made * s
-    moment = (moment - total * side * gap) * length
-    return (moment * z + gap) / alpha if is_low else moment
-
-
-@on_device(gamma_slopes)
-def gamma_slopes_on_device(row, n):
-    """How logarithms of gamma numbers move as their shapes do."""
-    alpha, w, out, c = at(row[0], T), at(row[1], T), at(row[2], T), shifted(row, 5)
-    depth, nodes = scalar(row[3], T), row[4]
-    for i in range(first_unit(), n, all_threads()):
-        out[i] = gamma_slope(math.exp, math.expm1, math.digamma, alpha[i], w[i], depth, nodes, c, T)
 
 
 # --------------------------------------------------------------------------- counts

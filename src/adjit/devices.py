@@ -124,9 +124,9 @@ def check(place: Any) -> device:
     """
     if place is None:
         place = current.default
-    if place is None or place is CPU:
+    if place is None or place is CPU or place == "cpu":
         return CPU
-    found = of_tensors(place)
+    found = place if place.__class__ is device else of_tensors(place)
     if found.type == "cpu":
         return CPU
     count = _count(found)

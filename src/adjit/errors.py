@@ -42,8 +42,13 @@ def user_frame() -> FrameType | None:
     return frame
 
 
+warnings_given = 0  # how many: what warns is not replayed without its Python
+
+
 def warn(text: str) -> None:
     """Warn of what the user's line does."""
+    global warnings_given
+    warnings_given += 1
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -7,6 +7,7 @@ number of its first block, so neither the order of evaluation nor the threads ca
 from __future__ import annotations
 
 import contextlib
+import operator
 import secrets
 import struct
 from collections.abc import Iterator
@@ -99,6 +100,7 @@ class Generator:
 
     def advance(self, blocks: int) -> Place:
         """`reserve`, where a recipe's `draw` does this whenever it is recorded again."""
+        blocks = operator.index(blocks)  # a tensor would stay one, and so the words of later draws
         with self._lock:
             first = self._offset
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first

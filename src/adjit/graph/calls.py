@@ -18,29 +18,38 @@ class OperationContext(NamedTuple):
 
     runtime: Runtime
     calls: Mapping[Signature, object]  # those that came before, by signature
+    plain_calls: Mapping[Signature, object]  # those of them whose results have no history
     trace_class: type
     fallback: Fallback
-    is_first: bool  # whether only the first result is wanted
+    is_first: bool  # whether only the first result of `calls` is wanted
 
 
 native.register_layout(OPERATION=OperationContext)
 
 
 def short(
-    known: Mapping[Signature, object], fallback: Fallback, *, first: bool = False
+    known: Mapping[Signature, object],
+    fallback: Fallback,
+    *,
+    plain: Mapping[Signature, object] | None = None,
+    first: bool = False,
 ) -> Fallback:
     """`fallback`, recorded without it where such a call is among the known ones; `first` says whether it gives
-    the first result alone.
+    the first result alone. Calls without history are looked for in `plain`, if that is given.
     """
-    return _calls.function(fallback, _context(known, fallback, first))
+    return _calls.function(fallback, _context(known, plain, fallback, first))
 
 
 def compile_calls(op: native.Native, known: Mapping[Signature, object], fallback: Fallback) -> None:
     """Have calls of `op` itself, for which `fallback` does the same in Python, go to machine code."""
-    _calls.bind(op, _context(known, fallback, False))
+    _calls.bind(op, _context(known, None, fallback, False))
 
 
 def _context(
-    known: Mapping[Signature, object], fallback: Fallback, first: bool
+    known: Mapping[Signature, object],
+    plain: Mapping[Signature, object] | None,
+    fallback: Fallback,
+    first: bool,
 ) -> OperationContext:
-    return OperationContext(runtime(), known, Trace, fallback, first)
+    without = known if plain is None else plain
+    return OperationContext(runtime(), known, without, Trace, fallback, first)

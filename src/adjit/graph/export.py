@@ -17,7 +17,7 @@ from .elementwise_record import PYTORCH_NAMES
 from .fastpath import choosing, compiled, computing, writing
 from .levels import level_of, tracers
 from .node import NewTensor, TensorBase
-from .operation import Operation, normalized_calls
+from .operation import Operation, remembering
 from .record import check_tensor
 from .signature import Argument, Arguments, NamedArguments
 from .trace import Results
@@ -114,12 +114,16 @@ def export(
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
         op = f if isinstance(f, Operation) else records
-        known = op.calls if op else normalized_calls[f][0] if f in normalized_calls else None
+        known = remembering.get(f)
 
         def short(fallback: Function) -> Function:
-            if known is None or isinstance(fallback, native.Native):
+            if isinstance(fallback, native.Native):
                 return fallback
-            return calls.short(known, fallback)
+            if op:
+                return calls.short(op.calls, fallback)
+            return (
+                calls.short(known.calls, fallback, plain=known.plain_calls) if known else fallback
+            )
 
         if public:
             for n in names:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
 from . import calls, wrong_types
 from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
-from .operation import KnownCalls, OperationCall, keep_draws
-from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
+from .operation import KnownCalls, OperationCall
+from .record import tensor_classes
+from .signature import Argument, Arguments, NamedArguments, Signature, all_exchanged, signature_of
 from .state import state
-from .trace import SEEN_ONCE, UNCACHEABLE, Results, Trace, trace, usable
+from .trace import SEEN_ONCE, UNCACHEABLE, Results, Trace, usable
 
 MOST_CALLS = 1024  # of one factory that are remembered; numbers that change with every call are not
 
@@ -95,13 +96,19 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
     def make(args: Arguments, kwargs: NamedArguments) -> Results:
         if "layout" in kwargs:
             formats.check_layout(function.__name__, kwargs["layout"])
+        if kwargs.get("requires_grad") is True and kwargs.get("out") is None:
+            rest = {name: value for name, value in kwargs.items() if name != "requires_grad"}
+            leaf = made(*args, **rest)
+            if leaf.__class__ in tensor_classes and leaf.dtype.is_floating_point:
+                leaf._needs_grad = True
+                return leaf
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
         if tracers and is_traced(operands):
             return innermost(operands).factory(function, args, kwargs)
         if for_users and _runs:
-            made = function(*args, **kwargs)
-            return taking_tangents(made) if state.forward and not operands else made
+            out = function(*args, **kwargs)
+            return taking_tangents(out) if state.forward and not operands else out
         if state.levels or len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
         if devices.gpus_used or not usable() or any(t._storage.shared for t in operands):
@@ -117,10 +124,14 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
         if found.trace is not SEEN_ONCE:
             found.trace = found.trace or SEEN_ONCE
             return function(*args, **kwargs)
-        out, entry = trace(operands, lambda: function(*args, **kwargs))
-        is_new = isinstance(entry, Trace) and entry.unaliased and not out._needs_grad
-        found.trace = entry if is_new or entry is SEEN_ONCE else UNCACHEABLE
-        keep_draws(found)
+
+        def body(given: Sequence[TensorBase]) -> Results:
+            values, named = all_exchanged(args, kwargs, given)
+            return function(*values, **named)
+
+        out = found.remember(operands, body)
+        if out._needs_grad:
+            found.trace = UNCACHEABLE
         return out
 
     @functools.wraps(function)
@@ -131,4 +142,5 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             wrong_types.tell(function, function.__name__, args, kwargs)
             raise
 
-    return cast(_F, calls.short(memory.calls, fallback))
+    made = calls.short(memory.calls, fallback)
+    return cast(_F, made)

@@ -33,7 +33,7 @@ from .node import (
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
 from .saved import FREED, Kept, inference_save_error, pack, unpack
-from .signature import Argument, Arguments, NamedArguments, Signature, exchanged, signature_of
+from .signature import Argument, Arguments, NamedArguments, Signature, all_exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
 from .straight import mark_straight_along
 from .trace import (
@@ -77,6 +77,23 @@ class OperationCall:
         # The tensor parameters, each with -1 for one tensor, else with the length of the list.
         self.layout: list[tuple[str, int]] = []
         self.attributes: NamedArguments = {}
+
+    def remember(
+        self, operands: list[TensorBase], body: Callable[[Sequence[TensorBase]], Results]
+    ) -> Results:
+        """What the body gives for the operands; what it recorded is the trace of such calls, if new tensors
+        are all that it made.
+        """
+        given = apart(operands)
+        if given is operands:
+            out, entry = trace(operands, lambda: body(operands))
+        else:
+            entry = rehearsed(given, lambda: body(given))
+            out = body(operands)
+        is_unaliased = isinstance(entry, Trace) and entry.unaliased
+        self.trace = entry if is_unaliased or entry is SEEN_ONCE else UNCACHEABLE
+        keep_draws(self)
+        return out
 
     def lay_out(self, arguments: NamedArguments) -> list[int | None]:
         """Find the operands among the arguments, which have numbers in their places."""
@@ -386,30 +403,19 @@ class Operation(native.Native):
 
         def body(given: Sequence[TensorBase]) -> Results:
             if given is operands:
-                return _owned(self.function(*args, **kwargs), args)
-            rest = iter(given)
-            values = exchanged(args, rest)
-            named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), rest), strict=True))
-            return _owned(self.function(*values, **named), values)
+                return as_new(self.function(*args, **kwargs), args)
+            values, named = all_exchanged(args, kwargs, given)
+            return as_new(self.function(*values, **named), values)
 
         before = record_gradients(state.grad and not requires_grad)
         try:
             if not traced:
                 call.trace = call.trace or SEEN_ONCE
                 return body(operands)
-            given = apart(operands)
-            if given is operands:
-                out, entry = trace(operands, lambda: body(operands))
-            else:
-                entry = rehearsed(given, lambda: body(given))
-                out = body(operands)
-            is_unaliased = isinstance(entry, Trace) and entry.unaliased
+            return call.remember(operands, body)
         finally:
             if before and requires_grad:
                 resume_gradients()
-        call.trace = entry if is_unaliased or entry is SEEN_ONCE else UNCACHEABLE
-        keep_draws(call)
-        return out
 
     def _attach(
         self,
@@ -422,9 +428,7 @@ class Operation(native.Native):
         """Give the results of a call their backward node."""
         places = call.places
         if places is None:
-            numbers = iter(map(NumberArgument, range(len(operands))))
-            given = exchanged(args, numbers)
-            named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), numbers), strict=True))
+            given, named = all_exchanged(args, kwargs, map(NumberArgument, range(len(operands))))
             places = call.lay_out(self.bind(given, named))
         edges = [None if k is None else record.edge_of(operands[k]) for k in places]
         wanted = tuple([edge is not None for edge in edges])
@@ -637,7 +641,7 @@ class Operation(native.Native):
             else:
                 flat.extend([None] * count if found is None else found)
         if not state.grad:
-            return _owned(flat, tuple(given.values()))
+            return as_new(flat, tuple(given.values()))
         if self.straight and (gradient := flat[0]) is not None and fn.inputs[0] is not None:
             mark_straight_along(gradient, fn.edges[0], fn.inputs[0], self.straight)
         return flat
@@ -675,7 +679,7 @@ def _save_plan_of(fn: GradNode) -> SavePlan:
     return save_plan
 
 
-def _owned(out: Results, args: Arguments) -> Results:
+def as_new(out: Results, args: Arguments) -> Results:
     """The results of an op's body: memory that it made is new to the caller, neither a view nor written."""
     for o in out if out.__class__ in (tuple, list) else (out,):
         if o.__class__ in tensor_classes and (o._view_of is not None or o._storage.version):
@@ -738,7 +742,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
             if found.__class__ is not NormalizedCall:
                 return found
             if not tracers or level_of((*args, *kwargs.values())) is None:
-                _note(known, args, kwargs, found, in_order)
+                note_call(known, args, kwargs, found, in_order)
             out = found.op(*found.args, **found.kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
@@ -746,7 +750,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
         return out[0] if first else out
 
     made = calls.short(known, fallback, first=first)
-    normalized_calls[made] = known, run
+    remembering[made] = Remembered(known, known, run)
     on_default_change(known.clear)
     return cast(_F, made)
 
@@ -755,8 +759,20 @@ normalizes_first = functools.partial(normalizes, first=True)  # of the results o
 normalizes_in_order = functools.partial(normalizes, in_order=True)
 
 
-# What functions that find arguments have found, and what finds it.
-normalized_calls: dict[Callable[..., Results], tuple[KnownCalls, Callable[..., Results]]] = {}
+class Remembered(NamedTuple):
+    """What is known of a function that is passed by: its calls, those whose results have no history, itself."""
+
+    calls: KnownCalls
+    plain_calls: KnownCalls
+    function: Callable[..., Results]
+
+    def forget(self) -> None:
+        """Have all calls run the function."""
+        self.calls.clear()
+        self.plain_calls.clear()
+
+
+remembering: dict[Callable[..., Results], Remembered] = {}
 
 
 def forget_calls() -> None:
@@ -764,21 +780,21 @@ def forget_calls() -> None:
     for op in registry.values():
         if isinstance(op, Operation):
             op.calls.clear()
-    for known, _ in normalized_calls.values():
-        known.clear()
+    for known in remembering.values():
+        known.forget()
 
 
 def normalized_by(function: Callable[..., Results], *args: Argument, **kwargs: Argument) -> Results:
     """What one that finds the arguments of an op passes on for another one."""
-    return normalized_calls[function][1](*args, **kwargs)
+    return remembering[function].function(*args, **kwargs)
 
 
-def _note(
+def note_call(
     known: KnownCalls,
     args: Arguments,
     kwargs: NamedArguments,
     found: NormalizedCall,
-    in_order: bool,
+    in_order: bool = False,
 ) -> None:
     """Have such a call recorded as one of the op, if its tensors are the same."""
     tensors: list[TensorBase] = []

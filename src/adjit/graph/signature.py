@@ -62,3 +62,12 @@ def exchanged(values: Arguments, operands: Iterator[Argument]) -> Arguments:
                 value = list(parts) if isinstance(value, list) else parts
         made.append(value)
     return tuple(made)
+
+
+def all_exchanged(
+    args: Arguments, kwargs: NamedArguments, operands: Iterable[Argument]
+) -> tuple[Arguments, NamedArguments]:
+    """The arguments of a call, with other tensors in their places."""
+    rest = iter(operands)
+    values = exchanged(args, rest)
+    return values, dict(zip(kwargs, exchanged(tuple(kwargs.values()), rest), strict=True))

@@ -35,14 +35,14 @@ class ViewPart(NamedTuple):
 class CachedView:
     """The views that a call gives, and their backward side, if any was."""
 
-    __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
+    __slots__ = ("inputs", "is_multiple", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
 
     def __init__(
-        self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool, shift: int
-    ) -> None:
+        self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool, is_multiple: bool, shift: int
+    ) -> None:  # fmt: skip
         start = t._offset + shift
         self.parts = tuple([ViewPart(view._spec, view._offset - start) for view in views])
-        self.is_tuple = is_tuple
+        self.is_tuple, self.is_multiple = is_tuple, is_multiple
         self.op: GradOp | None = None
         self.vjp: GradContext | None = None
         self.node_class: type[GradNode] | None = None
@@ -69,11 +69,16 @@ native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsCo
 
 
 def caches_views(
-    function: Callable[..., NewTensor], *, in_brackets: bool = False
+    function: Callable[..., NewTensor],
+    *,
+    in_brackets: bool = False,
+    one_by_one: bool = False,
+    within: bool = False,
 ) -> Callable[..., NewTensor]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave.
 
-    `in_brackets` says that it is a function of a tensor and a key.
+    `in_brackets` says that it is a function of a tensor and a key, `one_by_one` that several views are made by
+    as many operations, `within` that only what lies between the tensor's first and last element is remembered.
     """
     if not native.is_supported:
         return function
@@ -84,8 +89,8 @@ def caches_views(
         try:
             made = function(*args, **kwargs)
             is_view = made.__class__ is tuple or made._view_of is not None
-            if is_view and args and usable():
-                _remember(cached, args, kwargs, made, in_brackets)
+            if is_view and args and usable() and not (within and _reaches_out(args[0], made)):
+                _remember(cached, args, kwargs, made, in_brackets, one_by_one)
         except Exception:
             wrong_types.tell(function, view.__name__, args, kwargs)
             raise
@@ -115,7 +120,7 @@ def at_zeros(t: TensorBase, key: Argument) -> tuple[Argument, int]:
 
 def _remember(
     cached: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor,
-    in_brackets: bool,
+    in_brackets: bool, one_by_one: bool,
 ) -> None:  # fmt: skip
     """Remember what a call gave, if these are views of its tensor, outputs of one function."""
     t = args[0]
@@ -145,7 +150,13 @@ def _remember(
     if len(operands) == 1 and (known is None or (known.vjp is None and edges[0] is not None)):
         if len(cached) >= MAX_VIEWS:
             cached.clear()
-        cached[key] = CachedView(t, views, is_tuple, shift)
+        cached[key] = CachedView(t, views, is_tuple, is_tuple and not one_by_one, shift)
+
+
+def _reaches_out(t: TensorBase, view: NewTensor) -> bool:
+    """Whether a view has elements before the first or behind the last one of its tensor."""
+    start = view._offset - t._offset
+    return bool(start < 0 or start + view._spec.extent > t._spec.extent)
 
 
 def _is_cut_from(t: TensorBase, view: Argument) -> bool:

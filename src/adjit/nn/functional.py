@@ -12,6 +12,7 @@ from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo, int64, uint8
+from ..graph.composed import composed
 from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
 from ..graph.operation import normalized_by, normalizes_first
@@ -408,6 +409,7 @@ def softmax(
     return nn.softmax(input, _softmax_dim("softmax", input, dim), dtype)
 
 
+@composed
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
@@ -464,6 +466,7 @@ def gumbel_softmax(
 # ---- normalisation -------------------------------------------------------------------------------
 
 
+@composed
 def normalize(
     input: Tensor,
     p: float = 2.0,
@@ -590,6 +593,7 @@ def group_norm(
     return batch_norms.group_norm(input, num_groups, weight, bias, eps)
 
 
+@composed
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
@@ -625,6 +629,7 @@ def local_response_norm(
 # ---- losses --------------------------------------------------------------------------------------
 
 
+@composed
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -678,6 +683,7 @@ def mse_loss(
     return nn.mse_loss(input, target, reduction=reduction)
 
 
+@composed
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -709,6 +715,7 @@ def smooth_l1_loss(
     return nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
 
+@composed
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -942,6 +949,7 @@ def binary_cross_entropy_with_logits(
     )
 
 
+@composed
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -982,6 +990,7 @@ def kl_div(
     return nn.kl_div(input, target, reduction=reduction, log_target=log_target)
 
 
+@composed
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -1065,6 +1074,7 @@ def gaussian_nll_loss(
     return reduced(losses, reduction)
 
 
+@composed
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -1091,6 +1101,7 @@ def hinge_embedding_loss(
     return reduced(apart + together, reduction)
 
 
+@composed
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -1115,6 +1126,7 @@ def soft_margin_loss(
     return reduced(-logsigmoid(target * input), reduction)
 
 
+@composed
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -1142,6 +1154,7 @@ def multilabel_soft_margin_loss(
     return reduced(losses.mean(-1), reduction)
 
 
+@composed
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -1197,6 +1210,7 @@ def multi_margin_loss(
     return reduced(total if target.ndim else total.squeeze(0), reduction)
 
 
+@composed
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -1258,6 +1272,7 @@ def _check_classes(target: Tensor) -> None:
         raise RuntimeError(f"expected scalar type Long but found {target.dtype.legacy}")
 
 
+@composed
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -1291,6 +1306,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
+@composed
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -1335,6 +1351,7 @@ def cosine_embedding_loss(
     return reduced(together + apart, reduction)
 
 
+@composed
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

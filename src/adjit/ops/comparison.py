@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes, errors
 from ..graph import record
+from ..graph.composed import composed
 from ..graph.elementwise import Choice, elementwise
 from ..graph.export import export
 from ..tensor import Tensor
@@ -178,6 +179,7 @@ def near(x, y, *, rtol=0, atol=0, equal_nan=0):
 
 
 @export(method=True)
+@composed
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:

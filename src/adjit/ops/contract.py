@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from ..graph import record, wrong_types
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.view import as_own
 from ..shapes import Shape, numel, some_ints, wrap_dim
@@ -17,6 +18,7 @@ from .matmul import bmm, mm
 
 
 @export(method=True, out=True)
+@composed
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sums of products over the last axis of both arguments.
 
@@ -47,6 +49,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(out=True)
+@composed
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum of products over chosen axes of two tensors.
 
@@ -111,6 +114,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 
 
 @export(method=True, out=True)
+@composed
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product.
 
@@ -136,6 +140,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(namespace="linalg", out=True)
+@composed
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """Product of two or more matrices in the cheapest order.
 

@@ -171,8 +171,12 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is dtypes.dtype:  # as most calls are
         return input if input._spec.dtype is args[0] else convert(input, dtypes.check(args[0]))
+    if len(args) == 1 and not kwargs and args[0].__class__ in (str, devices.device):
+        place: Any = devices.check(args[0])
+        if place is input._spec.device:
+            return input
     kind: Any = kwargs.pop("dtype", None)
-    place: Any = kwargs.pop("device", None)
+    place = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
     non_blocking = kwargs.pop("non_blocking", False)
     memory_format = kwargs.pop("memory_format", None)
@@ -284,6 +288,8 @@ def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
         >>> adjit.tensor([1, 2]).cpu()
         tensor([1, 2])
     """
+    if memory_format is None and input._spec.device is devices.CPU:
+        return input
     return to(input, devices.CPU, memory_format=memory_format)
 
 
@@ -361,6 +367,9 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
         tensor([1., 2.])
     """
     record.check_tensor("type_as", "other", 2, other)
+    mine, wanted = input._spec, other._spec
+    if mine.dtype is wanted.dtype and mine.device is wanted.device:
+        return input
     return to(input, other)
 
 

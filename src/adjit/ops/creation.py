@@ -18,11 +18,11 @@ from .. import devices, dtypes, errors, formats, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
 from ..graph.export import add_method, export
-from ..graph.factories import factory, taking_tangents
+from ..graph.factories import factory
 from ..graph.fastpath import constants
 from ..graph.inplace import write_out
 from ..graph.launch import launch
-from ..graph.levels import innermost, tracers
+from ..graph.levels import tracers
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.primitives import (
     NO_AXES,
@@ -33,7 +33,6 @@ from ..graph.primitives import (
     from_array,
     number,
 )
-from ..graph.state import state
 from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
@@ -426,9 +425,12 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
         return from_numpy(data).to(devices.check(device), dtype)
     if hasattr(data, "__cuda_array_interface__"):
         return from_cuda_array_interface(data).to(device, dtype)
+    if dtype is None and device is None:  # as machine code knows it
+        return tensor(data)
     return tensor(data, dtype=dtype, device=device)
 
 
+@factory
 def scalar_tensor(
     s: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
@@ -442,10 +444,9 @@ def scalar_tensor(
     value = record.plain_number(s, "scalar_tensor", "s")
     kind = dtype or dtypes.get_default_dtype()
     dtypes.check_fits(value, kind)
-    return tensor(
-        value, dtype=kind, device=device, pin_memory=pin_memory,
-        requires_grad=requires_grad,
-    )  # fmt: skip
+    return full(
+        (), value, dtype=kind, device=device, pin_memory=pin_memory, requires_grad=requires_grad
+    )
 
 
 # ----- from sizes -----
@@ -565,6 +566,7 @@ def ones(
     return made if out is None else _into(out, made)
 
 
+@factory
 @listed("size", after=0)
 def empty(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -588,7 +590,14 @@ def empty(
         formats.check("empty", memory_format)
         strides = formats.strides_in(spec.shape, memory_format)
         spec = spec_of(spec.shape, strides, kind, spec.device)
-    made = _finish(record.result(fresh_node(spec), spec), requires_grad, pin_memory=pin_memory)
+    if (
+        spec.device is devices.CPU
+    ):  # a kernel that does nothing: calls that came before are recorded as any
+        made = launch(fill.constant_int, (), [(spec.shape, kind)], bind={"T": kind}, scalars=(0,))
+        made._spec = spec
+    else:
+        made = record.result(fresh_node(spec), spec)
+    made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
@@ -644,13 +653,6 @@ def laid_out_like(made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
     return turned
 
 
-def made_beside(t: Tensor, make: Any, args: Any, named: Any) -> Any:
-    """What `make` gives, for a tracer: a tracer of the same levels."""
-    return innermost((t,)).factory(
-        lambda _, *args, **named: make(*args, **named), (t, *args), named
-    )
-
-
 def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
     def like(
         input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
@@ -661,8 +663,6 @@ def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
         more.update(
             dtype=dtype or input.dtype, layout=layout, device=place, requires_grad=requires_grad
         )
-        if make is empty and input.__class__ in tracers:  # others are factories themselves
-            return made_beside(input, make, (input.shape, *args), more)
         made = make(input.shape, *args, **more)
         return laid_out_like(made, input, memory_format)
 
@@ -682,7 +682,9 @@ def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
 
 zeros_like = factory(_like("zeros_like", zeros, "Zeros", "(x)", "tensor([0., 0.])"))
 ones_like = factory(_like("ones_like", ones, "Ones", "(x)", "tensor([1., 1.])"))
-empty_like = _like("empty_like", empty, "Undefined elements", "(x).shape", "adjit.Size([2])")
+empty_like = factory(
+    _like("empty_like", empty, "Undefined elements", "(x).shape", "adjit.Size([2])")
+)
 full_like = factory(_like("full_like", full, "One value", "(x, 7)", "tensor([7., 7.])"))
 
 
@@ -692,8 +694,6 @@ def _new(name: str, make: Any, call: str, shown: str) -> None:
     ) -> Tensor:
         place = self._spec.device if device is None else device
         more.update(dtype=dtype or self.dtype, device=place)
-        if self.__class__ in tracers and name != "tensor":
-            return made_beside(self, make, args, more)
         return make(*args, **more)
 
     method.__doc__ = f"""Call `adjit.{name}` with the dtype and the device of this tensor as defaults.
@@ -703,7 +703,8 @@ def _new(name: str, make: Any, call: str, shown: str) -> None:
         >>> x.new_{name}{call}
         {shown}
     """
-    add_method(f"new_{name}", method)
+    method.__name__ = method.__qualname__ = f"new_{name}"
+    add_method(method.__name__, method if name == "tensor" else factory(method))
 
 
 for _name, _make, _call, _shown in (
@@ -948,15 +949,9 @@ def eye(
     return _done(made, requires_grad, device, out)
 
 
-@functools.wraps(empty)
-def _empty_for_users(*size: Any, **named: Any) -> Tensor:
-    made = empty(*size, **named)
-    return taking_tangents(made) if state.forward and named.get("out") is None else made
-
-
 for _function in (
-    tensor, from_numpy, as_tensor, scalar_tensor, _empty_for_users, empty_strided,
-    *[factory(make, for_users=True) for make in (zeros, ones, full)],
+    tensor, from_numpy, as_tensor, scalar_tensor, empty_strided,
+    *[factory(make, for_users=True) for make in (zeros, ones, full, empty)],
     zeros_like, ones_like, empty_like, full_like,
 ):  # fmt: skip
     export(_function)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes
 from ..dtypes import carrier
 from ..formats import contiguous_format
 from ..graph import write
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
+from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
+from ..kernels.ops import fill
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
@@ -120,13 +121,19 @@ def triangle_indices(
     for name, size in (("row", row), ("col", col)):
         if size < 0:
             raise RuntimeError(f"{name} must be non-negative, got{size}")
-    find = np.triu_indices if upper else np.tril_indices
-    return creation.tensor(
-        np.stack(find(row, offset, col)), dtype=kind or dtypes.int64, device=device
-    )
+    kind = dtypes.int64 if kind is None else dtypes.check(kind)
+    # Of a row k places the lower triangle has k + offset + 1, as far as there are so many.
+    below = sum(min(max(k + offset + (not upper), 0), col) for k in range(row))
+    count = row * col - below if upper else below
+    made = launch(
+        fill.triangle_places, (), [((2, count), kind)], bind={"T": kind},
+        words=(col, offset, upper, count), n=row, grain=max(1, GRAIN // max(col, 1)),
+    )  # fmt: skip
+    return write.placed(made, creation.place_of(device, None))
 
 
 @export
+@factory
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
     layout: Any = None,
@@ -148,6 +155,7 @@ def tril_indices(
 
 
 @export
+@factory
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None,
     layout: Any = None,
@@ -287,6 +295,7 @@ def with_part(x: Tensor, src: Tensor, part: Any) -> Tensor:
 
 
 @export(method=True)
+@composed
 def diagonal_scatter(
     input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
@@ -320,6 +329,7 @@ put_diagonal.batched_over("dim1", "dim2")
 
 
 @export(method=True)
+@composed
 @numpy_names
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`input` with one slice along an axis replaced by `src`; differentiable in both.
@@ -352,6 +362,7 @@ put_slice.batched_over("dim")
 
 
 @export(method=True)
+@composed
 @numpy_names
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,

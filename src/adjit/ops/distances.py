@@ -8,6 +8,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import inplace
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.operation import normalizes_in_order, operation
@@ -32,6 +33,7 @@ MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", EXACT)
 
 
 @export(method=True)
+@composed
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The norm of the difference of two tensors, over all elements. Differentiable in both.
 
@@ -257,6 +259,7 @@ euclidean.batched_as_body()
 
 
 @export
+@composed
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The distances between each two rows of a matrix, (0, 1), (0, 2), … . Differentiable.
 
@@ -288,6 +291,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Scale the slices along a dimension whose norm is above `maxnorm` down to that. Differentiable.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes, errors
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, operation
@@ -239,6 +240,7 @@ def check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
 
 
 @export(namespace="nn.functional")
+@composed
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -307,6 +309,7 @@ def grid_sample(
 
 
 @export(namespace="nn.functional")
+@composed
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The grid of an affine map, for `grid_sample`.
 

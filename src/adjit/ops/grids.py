@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import carrier, dtype
 from ..graph import record
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
@@ -334,6 +335,7 @@ def joining(reduce: str, kind: dtype) -> int:
 
 
 @export(method=True, out=True, inplace=True)
+@composed
 @numpy_names
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
@@ -462,6 +464,7 @@ def product_gradients(
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Elements along an axis, as `gather`, with `indices` and `input` broadcast to each other.

@@ -17,11 +17,12 @@ import numpy as np
 
 from ..dtypes import dtype, result_type
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import operation
+from ..graph.operation import Operation, operation
 from ..graph.state import state as modes
-from ..kernels.ops import sampling as kernels
+from ..kernels.ops import incomplete_gamma as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..schedule.settle import float_word
 from ..shapes import broadcast_shapes
@@ -126,57 +127,29 @@ def log_gamma_density(alpha: Tensor, x: Tensor) -> Tensor:
     return where(alpha < 100, alpha * x.log() - x - alpha.lgamma(), large)
 
 
-# Of the power series: how many terms numbers up to the end need.
-SERIES_TERMS, SERIES_END = 20, 1.1
-
-
-def upper_by_series(alpha: Tensor, x: Tensor) -> Tensor:
-    """The upper function for small x: for a small `alpha` too, where its tail is too long for an integral."""
-    series: Any = 0.0
-    power: Any = 1.0
-    for n in range(1, SERIES_TERMS):
-        power = power * -x / n
-        series = series + power / (alpha + n)
-    level = alpha * x.log()
-    return -(level - (1 + alpha).lgamma()).expm1() - (level - alpha.lgamma()).exp() * series
-
-
-def tail_at(alpha: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The share of the tail beyond x, away from `alpha`, and whether that is the lower one.
-
-    Below both 1 and x it is the tail of `alpha + 1`: the lower function has besides what comes third.
-    """
-    is_low = (alpha < 1) & (x < alpha + 1)
-    shape = where(is_low, alpha + 1, alpha)
-    tail, _ = gamma_tail(shape, x, x)
-    more = where(is_low, log_gamma_density(alpha, x).exp() / alpha, 0.0)
-    return log_gamma_density(shape, x).exp() * tail, x < shape, more
-
-
-def with_edges(alpha: Tensor, x: Tensor, inside: Tensor, at_zero: float) -> Tensor:
-    """Values of one of them, and what they are at 0 and infinity, or that they are undefined."""
-    value = where((x == math.inf) | (alpha == 0), 1 - at_zero, inside)
-    value = where((x == 0) | (alpha == math.inf), at_zero, value)
-    both = ((x == 0) & (alpha == 0)) | ((x == math.inf) & (alpha == math.inf))
-    undefined = both | ~(x >= 0) | ~(alpha >= 0)  # NaN among them
-    return where(undefined, math.nan, value).to(x.dtype)
+def shares(alpha: Tensor, x: Tensor, upper: bool) -> Tensor:
+    """The lower or the upper function of tensors of one shape, as one kernel."""
+    kind = x.dtype
+    nodes, depth = ACCURACY[kind.name]
+    rule = [float_word(number) for pair in rule_of(nodes) for number in pair]
+    found: Tensor = launch(
+        kernels.gamma_shares, (alpha.contiguous(), x.contiguous()), [(x.shape, kind)],
+        bind={"T": kind}, words=(upper, float_word(depth), nodes, *rule), n=x.numel(),
+        grain=max(1, GRAIN // (8 * len(rule))),
+    )  # fmt: skip
+    return found
 
 
 @operation("IgammaBackward0")
 def lower_gamma(alpha: Tensor, x: Tensor) -> Tensor:
     """`igamma` of tensors of one shape."""
-    tail, is_lower, more = tail_at(alpha, x)
-    return with_edges(alpha, x, where(is_lower, tail, 1 - tail) + more, 0.0)
+    return shares(alpha, x, upper=False)
 
 
 @operation("IgammacBackward0")
 def upper_gamma(alpha: Tensor, x: Tensor) -> Tensor:
     """`igammac` of tensors of one shape."""
-    tail, is_lower, more = tail_at(alpha, x)
-    upper = where(is_lower, 1 - tail, tail) - more
-    is_small = (alpha < 1) & (x < SERIES_END)
-    upper = where(is_small, upper_by_series(alpha, x.clamp(max=SERIES_END)), upper)
-    return with_edges(alpha, x, upper, 1.0)
+    return shares(alpha, x, upper=True)
 
 
 def gradients_of_lower(g: Tensor, alpha: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,8 +168,14 @@ def _(g: Tensor, alpha: Tensor, x: Tensor) -> Any:
     return gradients_of_lower(-g, alpha, x)
 
 
-lower_gamma.batched_as_body()
-upper_gamma.batched_as_body()
+def _examples(op: Operation) -> None:
+    @op.batched
+    def _(batch: Batch, alpha: Tensor, x: Tensor) -> Any:
+        return batch.wrapped(op(batch.full(alpha), batch.full(x)))
+
+
+_examples(lower_gamma)
+_examples(upper_gamma)
 
 
 def operands(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
@@ -208,6 +187,7 @@ def operands(name: str, input: Tensor, other: Tensor) -> list[Tensor]:
 
 
 @export(method=True, inplace=True, out=True)
+@composed
 def igamma(input: Tensor, other: Tensor) -> Tensor:
     """The regularised lower incomplete gamma function P(input, other).
 
@@ -227,6 +207,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True, inplace=True, out=True)
+@composed
 def igammac(input: Tensor, other: Tensor) -> Tensor:
     """The regularised upper incomplete gamma function Q(input, other) = 1 - P(input, other), to its own digits.
 

@@ -11,6 +11,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import record
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -241,6 +242,7 @@ def solve_block(a: Tensor, b: Tensor, upper: bool, unitriangular: bool) -> Tenso
 
 
 @export(namespace="linalg", out=True)
+@composed
 @numpy_names
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sums of products over one axis, with broadcasting.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph.batching import Batch, folded, unfolded
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.levels import tracers
 from ..graph.operation import normalizes, operation
@@ -112,6 +113,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @export
 @export(namespace="nn.functional")
+@composed
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input1 @ weight[o] @ input2` for every output feature `o`, plus `bias`.
 

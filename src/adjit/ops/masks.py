@@ -8,6 +8,7 @@ from .. import dtypes
 from ..devices import CPU
 from ..dtypes import carrier
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.inplace import write_out
 from ..graph.launch import launch
@@ -178,13 +179,21 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """
     if mask.dtype is not dtypes.bool:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
-    return select_masked(input, mask, broadcast_shapes(input.shape, mask.shape))
+    shape = broadcast_shapes(input.shape, mask.shape)
+    whole = mask if mask.shape == shape else mask.expand(shape)
+    if tracers and elements_of(whole) is None:
+        raise RuntimeError(
+            "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this "
+            "because for each batch this would return a differently shaped Tensor. Please file an issue at "
+            "https://github.com/pytorch/pytorch/issues if you need this feature."
+        )
+    places = nonzero(whole.reshape(-1)).reshape(-1)
+    return select_masked(input, mask, places, shape)
 
 
 @operation("MaskedSelectBackward0")
-def select_masked(x: Tensor, mask: Tensor, shape: Shape) -> Tensor:
-    """The elements where the mask is set, after broadcasting to `shape`."""
-    places = nonzero(mask.expand(shape).reshape(-1)).reshape(-1)
+def select_masked(x: Tensor, mask: Tensor, places: Tensor, shape: Shape) -> Tensor:
+    """The elements where the mask is set, after broadcasting to `shape`; these lie in flat places."""
     return read_rows(x.expand(shape).reshape(-1), [0], [places], IN_FLAT)
 
 
@@ -193,23 +202,17 @@ select_masked.linear("x")
 
 @select_masked.vjp
 def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
-    return masked_scatter(g.new_zeros(shape), mask, g), None
+    return masked_scatter(g.new_zeros(shape), mask, g), None, None
 
 
 @select_masked.batched
-def _(batch: Batch, x: Tensor, mask: Tensor, shape: Shape) -> Tensor:
-    if not batch.has(mask):
-        whole = (batch.size, *shape)
-        every = batch.full(x.expand(shape))
-        return batch.wrapped(select_masked(every, mask, whole).reshape(batch.size, -1))
-    raise RuntimeError(
-        "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because "
-        "for each batch this would return a differently shaped Tensor. Please file an issue at "
-        "https://github.com/pytorch/pytorch/issues if you need this feature."
-    )
+def _(batch: Batch, x: Tensor, mask: Tensor, places: Tensor, shape: Shape) -> Tensor:
+    rows = batch.full(x.expand(shape)).reshape(batch.size, -1)
+    return batch.wrapped(read_rows(rows, [1], [places], IN_FLAT))
 
 
 @export(method=True, inplace=True)
+@composed
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements where a mask is True replaced by those of `source`, in order.
 

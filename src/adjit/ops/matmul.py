@@ -17,7 +17,7 @@ from ..graph.calls import short
 from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.node import Spec
-from ..graph.operation import forget_calls, normalized_calls, normalizes_in_order, operation
+from ..graph.operation import forget_calls, normalizes_in_order, operation, remembering
 from ..graph.view import as_own
 from ..kernels.ops import gemm_tile
 from ..kernels.ops import matmul as kernels
@@ -747,7 +747,7 @@ def right_operator(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-add_method("__matmul__", short(normalized_calls[matmul][0], left_operator))
+add_method("__matmul__", short(remembering[matmul].calls, left_operator))
 add_method("__rmatmul__", right_operator)
 
 

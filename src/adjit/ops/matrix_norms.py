@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..dtypes import dtype as DType
+from ..graph.composed import composed
 from ..graph.export import export
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
@@ -16,6 +17,7 @@ Order = float | str | None
 
 
 @export(namespace="linalg", out=True)
+@composed
 @numpy_names
 def matrix_norm(
     A: Tensor,
@@ -66,6 +68,7 @@ def matrix_norm(
 
 
 @export(namespace="linalg", out=True)
+@composed
 @numpy_names
 def norm(
     input: Tensor,

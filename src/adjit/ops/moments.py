@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import errors
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -195,6 +196,7 @@ def spread_arguments(
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def var(
     input: Tensor,
@@ -221,6 +223,7 @@ def var(
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def std(
     input: Tensor,
@@ -242,6 +245,7 @@ def std(
 
 
 @export()
+@composed
 @numpy_names
 def var_mean(
     input: Tensor,
@@ -265,6 +269,7 @@ def var_mean(
 
 
 @export()
+@composed
 @numpy_names
 def std_mean(
     input: Tensor,

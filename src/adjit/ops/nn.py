@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import dtypes
+from ..graph.composed import composed
 from ..graph.export import export
 from ..shapes import broadcast_shapes, numpy_names
 from ..tensor import Tensor
@@ -58,6 +59,7 @@ def normalize(
 
 
 @export
+@composed
 @numpy_names
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension.
@@ -84,6 +86,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 @export
+@composed
 @numpy_names
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
@@ -254,6 +255,7 @@ def layer_norm(
 
 
 @export
+@composed
 def rms_norm(
     input: Tensor,
     normalized_shape: Sequence[int],

@@ -10,6 +10,7 @@ import numpy as np
 from .. import devices, dtypes
 from ..graph import copy_slices, fastpath, inplace, record, write
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import add_method, export
 from ..graph.levels import is_traced, tracers
 from ..graph.node import dense_spec
@@ -201,6 +202,7 @@ def zero_(self: Tensor) -> Tensor:
 
 
 @export
+@composed
 def fill(input: Tensor, value: Any) -> Tensor:
     """A number, or the value of a 0-d tensor, in the shape and dtype of `input`.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.batching import Batch, each, wrapped
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
@@ -418,8 +419,10 @@ def max_pool(n: int) -> Callable[..., Any]:
         refuse("max_pool1d_impl" if n == 1 else name, input, *("biu" if n == 1 else "b"))
         if not return_indices and input.dtype.is_floating_point and not is_differentiated(input):
             return largest_values(input, windows, n)
+        if not return_indices:
+            return MAX_POOL[n - 1].on(input, windows)
         values, places = MAX_POOL[n - 1](input, windows)
-        return (values, places.to(dtypes.int64)) if return_indices else values
+        return values, places.to(dtypes.int64)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""The largest element of each window over the last {n} axes.
@@ -445,7 +448,7 @@ def max_pool(n: int) -> Callable[..., Any]:
         >>> F.max_pool{n}d(adjit.zeros(2, 3{", 8" * n}), 2).shape
         adjit.Size([2, 3{", 4" * n}])
     """
-    return export(function)
+    return export(composed(function))
 
 
 max_pool1d, max_pool2d, max_pool3d = MAX_POOLS = [max_pool(n) for n in (1, 2, 3)]
@@ -779,8 +782,10 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
         given = (1,) * (3 - n) + tuple(input.shape[input.ndim - n :])
         area = tuple(-(-a // max(b, 1)) for a, b in zip(given, sizes, strict=True))
         windows = Windows(given, sizes, area, area, (0, 0, 0), (1, 1, 1))
+        if not return_indices:
+            return ADAPTIVE_MAX_POOL[n - 1].on(input, windows)
         values, places = ADAPTIVE_MAX_POOL[n - 1](input, windows)
-        return (values, places.to(dtypes.int64)) if return_indices else values
+        return values, places.to(dtypes.int64)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""The largest elements of windows that divide the last {n} axes evenly.
@@ -801,7 +806,7 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
         >>> F.adaptive_max_pool{n}d(adjit.zeros(2, 3{", 8" * n}), 5).shape
         adjit.Size([2, 3{", 5" * n}])
     """
-    return export(namespace="nn.functional")(function)
+    return export(namespace="nn.functional")(composed(function))
 
 
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = ADAPTIVE_MAX_POOLS = [

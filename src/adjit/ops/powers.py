@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import dtypes
+from ..graph.composed import composed
 from ..graph.export import export
 from ..shapes import an_int, numpy_names, wrap_dim
 from ..tensor import Tensor
@@ -16,6 +17,7 @@ Dims = int | tuple[int, ...] | list[int]
 
 
 @export
+@composed
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """The matrix whose rows are the powers of a number each: a Vandermonde matrix.
 
@@ -110,6 +112,7 @@ def diagonal_of_matrices(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: in
 
 
 @export
+@composed
 @numpy_names
 def frobenius_norm(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
     """The root of the sum of squares along one or two dimensions; all of them for an empty `dim`.

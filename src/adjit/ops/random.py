@@ -7,6 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
@@ -18,7 +19,7 @@ from ..graph.write import placed
 from ..kernels.ops import random as kernels
 from ..random import Generator
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, broadcast_shapes, checked_shape, listed
+from ..shapes import Shape, an_int, broadcast_shapes, checked_shape, listed
 from ..tensor import Tensor
 from .creation import _finish, kind_of, laid_out_like, place_of
 from .drawing import (
@@ -27,7 +28,6 @@ from .drawing import (
     draw_uniform,
     drawing,
     for_examples,
-    generator_or_default,
     largest_of,
     start,
     trial,
@@ -418,6 +418,7 @@ def multinomial(
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {input.dtype.legacy}"
         )
+    num_samples = an_int("multinomial", "num_samples", 2, num_samples)
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     categories = input.shape[-1]
@@ -428,15 +429,18 @@ def multinomial(
     if state.levels:
         chosen = rows_of_examples(input.detach(), num_samples, replacement, generator)
         return chosen if out is None else writing.write_out("multinomial", out, chosen)
-    weights = input.detach().reshape(-1, categories).contiguous()
-    source = generator_or_default(generator)
-    drawn = (
-        with_replacement(weights, num_samples, source)
-        if replacement
-        else without_replacement(weights, num_samples, source)
-    )
-    made = drawn.reshape(*input.shape[:-1], num_samples)
+    made = chosen_categories(input.detach(), num_samples, bool(replacement), generator)
     return made if out is None else writing.write_out("multinomial", out, made)
+
+
+@composed
+def chosen_categories(
+    weights: Tensor, draws: int, replacement: bool, generator: Generator | None
+) -> Tensor:
+    """`multinomial` with arguments that are checked."""
+    rows = weights.reshape(-1, weights.shape[-1]).contiguous()
+    choose = with_replacement if replacement else without_replacement
+    return choose(rows, draws, generator).reshape(*weights.shape[:-1], draws)
 
 
 def rows_of_examples(
@@ -475,18 +479,19 @@ def running_sums(weights: Tensor, needed: int) -> Tensor:
     )  # fmt: skip
 
 
-def with_replacement(weights: Tensor, draws: int, generator: Generator) -> Tensor:
+def with_replacement(weights: Tensor, draws: int, generator: Generator | None) -> Tensor:
     """Independent draws: where a random height meets the running sums."""
     rows, categories = weights.shape
     sums = running_sums(weights, 0)
+    draw = drawing(rows * draws)
     return launch(
         kernels.choose_categories, (sums,), [((rows, draws), dtypes.int64)],
-        bind={"X": dtypes.float64}, words=(categories, draws),
-        scalars=generator.reserve(rows * draws), n=rows * draws, grain=GRAIN // 32,
+        bind={"X": dtypes.float64}, words=(categories, draws), scalars=start(draw, generator),
+        n=rows * draws, grain=GRAIN // 32, draw=draw,
     )  # fmt: skip
 
 
-def without_replacement(weights: Tensor, draws: int, generator: Generator) -> Tensor:
+def without_replacement(weights: Tensor, draws: int, generator: Generator | None) -> Tensor:
     """Different categories: the first ones to arrive, at rates that are the weights."""
     total = running_sums(weights, draws)[:, -1:]
     uniform = draw_uniform(weights.shape, dtypes.float64, 0.0, 1.0, generator, weights.device)

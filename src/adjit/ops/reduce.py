@@ -18,6 +18,7 @@ from .. import dtypes
 from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph import record
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
@@ -273,7 +274,7 @@ sum_axes.batched_over("axes", shapes=["shape"])
 
 
 @export(method=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def sum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -352,7 +353,7 @@ mean_axes.batched_over("axes", shapes=["shape"])
 
 
 @export(method=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def mean(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -403,7 +404,7 @@ nansum_axes.batched_over("axes")
 
 
 @export(method=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def nansum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -422,6 +423,7 @@ def nansum(
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def nanmean(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -1083,6 +1085,7 @@ def check_norm_dtypes(name: str, x: Tensor, kind: DType | None) -> None:
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def norm(
     input: Tensor,

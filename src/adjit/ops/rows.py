@@ -8,6 +8,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import record
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..shapes import Shape, numpy_names, wrap_dim
@@ -139,7 +140,7 @@ def checked_rows(
 
 
 @export(method=True, out=True, inplace=True)
-@normalizes
+@composed
 @numpy_names
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with `alpha * source` added to the slices that a vector of indices names.
@@ -198,6 +199,7 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: A
 
 
 @export(method=True, out=True, inplace=True)
+@composed
 @numpy_names
 def index_reduce(
     input: Tensor,
@@ -241,6 +243,7 @@ def index_reduce(
 
 
 @export(method=True, out=True, inplace=True)
+@composed
 @numpy_names
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`input` with the slices that a vector of indices names replaced by those of `source`.
@@ -322,6 +325,7 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
 
 
 @export(method=True, out=True, inplace=True)
+@composed
 @numpy_names
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices that a vector of indices names filled with a number.
@@ -408,6 +412,7 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor
 
 
 @export(method=True, out=True)
+@composed
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements of `input`, read as a vector, at the given places.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
@@ -71,7 +72,7 @@ cumsum_axis.batched_over("axis")
 
 
 @export(method=True, inplace=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The sums of each element and all before it along a dimension.
@@ -151,7 +152,7 @@ def reversed_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
 
 
 @export(method=True, inplace=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The products of each element and all before it along a dimension.
@@ -335,6 +336,7 @@ def check_joins(x: Tensor, other: Tensor | None, axis: int) -> None:
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def diff(
     input: Tensor,

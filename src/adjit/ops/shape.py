@@ -13,6 +13,7 @@ from ..dtypes import dtype
 from ..formats import contiguous_format
 from ..graph import write
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..graph.view import as_own
@@ -42,6 +43,7 @@ def stacked_like(name: str, tensors: Any) -> list[Tensor]:
 
 
 @export(out=True)
+@composed
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second axis, vectors along their only one.
 
@@ -56,6 +58,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @export(name=("vstack", "row_stack"), out=True)
+@composed
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the first axis, vectors as rows.
 
@@ -69,6 +72,7 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @export(out=True)
+@composed
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the third axis, after `atleast_3d`.
 
@@ -82,6 +86,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @export(out=True)
+@composed
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second axis, vectors as columns.
 
@@ -97,6 +102,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @export
+@composed
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of a larger one, zeros elsewhere.
 
@@ -228,6 +234,7 @@ def _(x: Tensor, repeats: Shape, shape: Shape) -> Tensor:
 
 
 @export(method=True, public=False)
+@composed
 @listed("dims", after=1)
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Copies of `input` along each axis; missing numbers in front count as 1.
@@ -244,6 +251,7 @@ export(one_list("dims")(tile))
 
 
 @export(method=True)
+@composed
 @numpy_names
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
@@ -370,6 +378,7 @@ def meshgrid(
 
 
 @export
+@composed
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of elements of vectors, one row for each.
 

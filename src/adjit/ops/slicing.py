@@ -141,6 +141,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 
 @export(public=False, method=True)
+@caches_views
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """View windows of `size` along an axis, one every `step`, as a new last axis.
 
@@ -339,6 +340,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @export(method=True)
+@functools.partial(caches_views, one_by_one=True)
 @listed("sections", "indices", "tensor_indices_or_sections")
 @numpy_names
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -432,6 +434,18 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
                 [2, 3],
                 [3, 4]])
     """
+    if storage_offset is None:
+        return _strided_from_start(input, size, stride)
+    return _as_strided(input, size, stride, storage_offset)
+
+
+@functools.partial(caches_views, within=True)
+def _strided_from_start(input: Tensor, size: Any, stride: Any) -> Tensor:
+    """`as_strided` from the first element on."""
+    return _as_strided(input, size, stride, None)
+
+
+def _as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None) -> Tensor:
     shape, strides = shape_of((size,)), tuple(int(s) for s in stride)
     if len(shape) != len(strides):
         raise RuntimeError("mismatch in length of strides and shape")
@@ -556,7 +570,7 @@ def _split_along(name: str, least: int, given: str, shown: str) -> None:
         >>> [part.tolist() for part in adjit.{name}(adjit.tensor({given}), 2)]
         {shown}
     """
-    export(method=True)(split_along)
+    export(method=True)(caches_views(split_along, one_by_one=True))
 
 
 _split_along("hsplit", 1, "[1, 2]", "[[1], [2]]")

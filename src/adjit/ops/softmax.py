@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
@@ -128,7 +129,7 @@ log_softmax_backward.batched_over("axis")
 
 
 @export(method=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along a dimension.
@@ -149,7 +150,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 
 @export(method=True, out=True)
-@normalizes
+@composed
 @numpy_names
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of `softmax` along a dimension, exact where the softmax underflows.

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.batching import Batch
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
@@ -447,17 +448,6 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 # ---------------------------------------------------------------- distinct elements
 
 
-def distinct(x: Tensor, order: Tensor, records: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The first place of each run of equal records, each record's run, and the runs' lengths."""
-    firsts, inverse, counts, number = launch(
-        kernels.distinct, (x, order),
-        [((records,), dtypes.int64)] * 3 + [((1,), dtypes.int64)],
-        bind={"T": x.dtype}, words=(records, width), n=1,
-    )  # fmt: skip
-    found = int(number.item())
-    return firsts[:found], inverse, counts[:found]
-
-
 @operation("NotImplemented")
 def undifferentiated(input: Tensor, values: Tensor, name: str) -> Tensor:
     """What an op without a derivative made of `input`, with a history that ends in an error."""
@@ -490,14 +480,26 @@ def outcome(
 
 
 def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct elements, or slices along a dimension; sorted, or each run of equal neighbours."""
+    """Distinct elements, or slices along a dimension; sorted, or each run of equal neighbours. With them each
+    record's place among these, and how often they are there."""
+    axis = None if dim is None else wrap_dim(dim, x.ndim)
     x = x.detach()
-    if dim is None:
-        flat = x.reshape(-1)
-        records, width = flat.numel(), 1
-        rows = flat.contiguous()
+    firsts, inverse, counts, number = runs_of(x, axis, in_order)
+    found = int(number.item())
+    values = (x if axis is not None and x.ndim else x.reshape(-1)).index_select(
+        axis or 0, firsts[:found]
+    )
+    return values, inverse, counts[:found]
+
+
+@composed
+def runs_of(x: Tensor, axis: int | None, in_order: bool) -> tuple[Tensor, ...]:
+    """The first place of each run of equal elements or slices, each one's run, the runs' lengths, and how many
+    there are."""
+    if axis is None:
+        rows = x.reshape(-1).contiguous()
+        records, width = rows.numel(), 1
     else:
-        axis = wrap_dim(dim, x.ndim)
         rows = (x.movedim(axis, 0) if x.ndim else x.reshape(1)).contiguous()
         records, width = rows.shape[0], numel(rows.shape[1:])
         if width == 0 and records:
@@ -509,18 +511,21 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
         from .creation import arange
 
         order = arange(records, device=x.device)
-    elif dim is None:
+    elif axis is None:
         order = sorted_rows(rows, 0, False)[1]
     else:
         order = launch(
             kernels.sort_records, (rows,), [((records,), dtypes.int64)], bind={"T": x.dtype},
             words=(records, width), n=1, scratch=8 * max(records, 1),
         )  # fmt: skip
-    firsts, inverse, counts = distinct(rows, order, records, width)
-    values = rows.index_select(0, firsts)
-    if dim is None:
-        return values, inverse.reshape(x.shape), counts
-    return (values.movedim(0, axis) if x.ndim else values), inverse, counts
+    firsts, inverse, counts, number = launch(
+        kernels.distinct, (rows, order),
+        [((records,), dtypes.int64)] * 3 + [((1,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(records, width), n=1,
+    )  # fmt: skip
+    if axis is None:
+        inverse = inverse.reshape(x.shape)
+    return firsts, inverse, counts, number
 
 
 @export(method=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.operation import operation
 from ..graph.record import check_tensor, is_differentiated, is_tensor
@@ -54,17 +55,24 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         if not input.ndim:
             raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
         return zeros(minlength, dtype=dtypes.int64, device=input.device)
-    if input.ndim != 1 or places.min() < 0:
+    smallest, largest = places.min(), places.max()
+    if input.ndim != 1 or int(smallest) < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is not None and (weights.ndim != 1 or len(weights) != len(input)):
         raise RuntimeError("weights should be 1-d and have the same length as input")
-    count = max(int(places.max()) + 1, minlength)
+    given = None if weights is None else weights.detach()
+    return _occurrences(places, given, max(int(largest) + 1, minlength))
+
+
+@composed
+def _occurrences(places: Tensor, weights: Tensor | None, count: int) -> Tensor:
+    """How often each of so many numbers occurs, or the sums of the weights at their places."""
     places = places.to(dtypes.int64)
     if weights is None:
         added = places.new_ones(places.shape)
     else:
         single = weights.dtype is dtypes.float32
-        added = weights.detach().to(dtypes.float32 if single else dtypes.float64)
+        added = weights.to(dtypes.float32 if single else dtypes.float64)
     return added.new_zeros(count).scatter_add(0, places, added)
 
 
@@ -113,6 +121,12 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise RuntimeError("torch.histc: max must be larger than min")
     values = input.detach().reshape(-1)
     low, high = _ends("torch.histc: range of", values, float(min), float(max), 1)
+    return _counted_between(values, bins, low, high)
+
+
+@composed
+def _counted_between(values: Tensor, bins: int, low: float, high: float) -> Tensor:
+    """How many of the values are in each of so many bins from `low` to `high`."""
     inside = (values >= low) & (values <= high)
     places = ((values - low) * bins / (high - low)).masked_fill(~inside, 0).to(dtypes.int64)
     return _in_bins(values, places.clamp(max=bins - 1), inside, bins, None)
@@ -341,6 +355,7 @@ def _even_edges(rows: Tensor, bins: int, axis: int, range: Sequence[float] | Non
 
 
 @export(out=True)
+@composed
 @called_too(element="elements", test_element="test_elements")
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
@@ -396,6 +411,7 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def quantile(
     input: Tensor,
@@ -427,6 +443,7 @@ def quantile(
 
 
 @export(method=True, out=True)
+@composed
 @numpy_names
 def nanquantile(
     input: Tensor,
@@ -505,6 +522,7 @@ def _quantile(
 
 
 @export(method=True)
+@composed
 def cov(
     input: Tensor,
     *,
@@ -584,6 +602,7 @@ def cov(
 
 
 @export(method=True)
+@composed
 def corrcoef(input: Tensor) -> Tensor:
     """The correlations of variables that are rows of a matrix, observations its columns, in [-1, 1].
 
@@ -638,6 +657,7 @@ def _trapezoids(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor
 
 
 @export(name=("trapezoid", "trapz"))
+@composed
 @numpy_names
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The integral of a sampled function along a dimension, by straight lines between the samples.
@@ -665,6 +685,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
 
 
 @export
+@composed
 @numpy_names
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1

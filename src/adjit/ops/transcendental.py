@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import record
+from ..graph.composed import composed
 from ..graph.elementwise import Choice, Elementwise, elementwise
 from ..graph.export import export
 from ..graph.registry import reference
@@ -722,6 +723,7 @@ def polygamma_of_order(n: int, x: Tensor) -> Any:
 
 
 @export
+@composed
 @Choice
 def polygamma(n: int, input: Tensor) -> Any:
     """The derivative of `digamma` of order n. Differentiable.
@@ -798,6 +800,7 @@ def _(g, x, low, high):
 
 
 @export(method=True, inplace="function", out=True)
+@composed
 @Choice
 def logit(input: Tensor, eps: float | None = None) -> Any:
     """log(x / (1 - x)), `input` first brought within [eps, 1 - eps] where `eps` is given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
@@ -155,6 +156,7 @@ def unfold(
 
 
 @export(namespace="nn.functional")
+@composed
 def fold(
     input: Tensor,
     output_size: Sizes,
@@ -284,6 +286,7 @@ def check_shuffle(name: str, x: Tensor, factor: Any, what: str) -> int:
 
 
 @export
+@composed
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(*, C * r², H, W) as (*, C, H * r, W * r): groups of channels become squares of places.
 
@@ -315,6 +318,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 @export
+@composed
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, C, H * r, W * r) as (*, C * r², H, W): `pixel_shuffle` reversed.
 
@@ -364,6 +368,7 @@ shuffled_channels.batched_by_folding()
 
 
 @export
+@composed
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """(N, C, *) with its channels dealt out: the first of each group, then the second of each, …
 

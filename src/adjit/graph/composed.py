@@ -1,0 +1,117 @@
+"""Functions made of other operations: where nothing is differentiated, a call like one before is one replay.
+
+Such a function records what its parts record, each a call of its own, with checks and geometry in between. With
+a history they have to be these calls. Without one what was recorded for specs and plain values is a trace,
+which machine code records again on other tensors, as that of an op.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
+
+from .. import errors
+from ..dtypes import on_default_change
+from ..schedule.settle import settle
+from . import calls, wrong_types
+from .levels import level_of, tracers
+from .node import Node, TensorBase
+from .operation import (
+    NormalizedCall,
+    OperationCall,
+    Remembered,
+    as_new,
+    note_call,
+    remembering,
+)
+from .record import needs_grad
+from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of
+from .state import state
+from .trace import MAX_TRACES, SEEN_ONCE, Results, Trace, usable
+
+_F = TypeVar("_F")
+
+
+def composed(function: _F) -> _F:
+    """Mark a function whose results follow from the specs of its tensors and from plain values, whatever it
+    calls; it does not warn, and which way it goes may depend on whether gradients are recorded.
+
+    Where they are it may return `op.on` as one that `normalizes`, but for `first` of several results.
+    """
+    run = cast(Callable[..., Results], function)
+    known = Remembered({}, {}, run)
+
+    @functools.wraps(run)
+    def fallback(*args: Argument, **kwargs: Argument) -> Results:
+        try:
+            return _called(known, args, kwargs)
+        except Exception:
+            wrong_types.tell(run, run.__name__, args, kwargs)
+            raise
+
+    made = calls.short(known.calls, fallback, plain=known.plain_calls, first=True)
+    remembering[made] = known
+    on_default_change(known.forget)
+    return cast(_F, made)
+
+
+def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Results:
+    traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
+    if traced or state.levels or not usable():
+        return _first_of(known.function(*args, **kwargs))
+    operands: list[TensorBase] = []
+    signature = signature_of(args, kwargs, operands)
+    if state.grad and any(map(needs_grad, operands)):
+        found = known.function(*args, **kwargs)
+        if found.__class__ is NormalizedCall:
+            note_call(known.calls, args, kwargs, found)
+        return _first_of(found)
+    try:
+        call = known.plain_calls.get(signature)
+    except TypeError:  # an argument that cannot be in a key
+        return _first_of(known.function(*args, **kwargs))
+    if call is None:
+        if len(known.plain_calls) >= MAX_TRACES:
+            known.plain_calls.clear()
+        call = known.plain_calls[signature] = OperationCall(None)
+
+    def body(given: Sequence[TensorBase]) -> Results:
+        values, named = args, kwargs
+        if given is not operands:
+            values, named = all_exchanged(args, kwargs, given)
+        before = _contents(given), errors.warnings_given
+        out = _first_of(known.function(*values, **named))
+        if before != (_contents(given), errors.warnings_given):
+            state.deterministic = False  # what it has written or told is no result
+        return as_new(out, values)
+
+    if call.trace is None:
+        call.trace = SEEN_ONCE
+    elif call.trace is SEEN_ONCE:
+        return call.remember(operands, body)
+    elif isinstance(call.trace, Trace):
+        return _again(call.trace, operands)
+    return body(operands)
+
+
+def _contents(operands: Sequence[TensorBase]) -> list[tuple[Node, int]]:
+    """What changes where tensors are written, into memory of others too."""
+    return [(t._storage.value, t._version_counter.version) for t in operands]
+
+
+def _again(trace: Trace, operands: list[TensorBase]) -> Results:
+    """What machine code leaves to Python: views, many arguments."""
+    starts = tuple([t._offset for t in operands])
+    values = tuple([t._storage.value for t in operands])
+    out = trace.record(operands, values, starts if any(starts) else None)
+    if any(t._storage.shared for t in operands):  # others may write there next
+        settle()
+    return out
+
+
+def _first_of(found: Results) -> Results:
+    if found.__class__ is not NormalizedCall:
+        return found
+    out = found.op(*found.args, **found.kwargs)
+    return out[0] if out.__class__ is tuple else out
