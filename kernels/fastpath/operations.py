@@ -40,7 +40,7 @@ CALL_TRACE = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
 OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_PLAIN_CALLS = BOUND
 OPERATION_RUNTIME = OPERATION_TRACE_CLASS = BOUND
-OPERATION_FALLBACK = BOUND
+OPERATION_FALLBACK = OPERATION_WITH_HISTORY = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVE_PLAN_INPUTS = SAVE_PLAN_KEPT = SAVE_PLAN_OUTPUTS = SAVE_PLAN_TARGETS = BOUND
@@ -54,30 +54,36 @@ def call(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, OPERATION_RUNTIME)
     looks = stack_words(SIZE)
+    fallback = item(context, OPERATION_FALLBACK)
     if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
-        out = from_trace(context, runtime, looks)
+        history = history_among(runtime, looks)
+        out = from_trace(context, runtime, looks, history) if history <= 1 else 0
         if out != 0 or has_failed() != 0:
             return out
-    return new_result(item(context, OPERATION_FALLBACK), arguments, count, names)
+        if history == 1:
+            fallback = item(context, OPERATION_WITH_HISTORY)
+    return new_result(fallback, arguments, count, names)
 
 
 # ----- recording -----
 
 
 @helper
-def from_trace(context, runtime, looks):
-    """The result of a call by its trace; 0 if this is not the usual case."""
+def history_among(runtime, looks):
+    """1 if the result is to have a history, 0 if not; more where that is not the usual case."""
     history = 0
+    for k in range(get(looks, TENSORS)):
+        history = max(history, history_of(runtime, tensor(looks, k)))
+    return history * records_gradients(runtime) if history != 0 else 0
+
+
+@helper
+def from_trace(context, runtime, looks, history):
+    """The result of a call by its trace; 0 if this is not the usual case."""
     is_shifted = is_shared = False
     for k in range(get(looks, TENSORS)):
-        t = tensor(looks, k)
-        is_shared |= not is_private(runtime, get(t, TENSOR_STORAGE))
-        history = max(history, history_of(runtime, t))
+        is_shared |= not is_private(runtime, get(tensor(looks, k), TENSOR_STORAGE))
         is_shifted |= get(looks, START + 8 * k) != 0
-    if history != 0:
-        history *= records_gradients(runtime)
-        if history > 1:
-            return 0
     calls = item(context, OPERATION_PLAIN_CALLS if history == 0 else OPERATION_CALLS)
     found = known(calls, looks)
     if found == 0:

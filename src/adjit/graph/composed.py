@@ -8,7 +8,7 @@ which machine code records again on other tensors, as that of an op.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, cast
 
 from .. import errors
@@ -25,7 +25,7 @@ from .operation import (
     note_call,
     remembering,
 )
-from .record import needs_grad
+from .record import is_tensor, needs_grad
 from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of
 from .state import state
 from .trace import MAX_TRACES, SEEN_ONCE, Results, Trace, usable
@@ -40,7 +40,7 @@ def composed(function: _F) -> _F:
     Where they are it may return `op.on` as one that `normalizes`, but for `first` of several results.
     """
     run = cast(Callable[..., Results], function)
-    known = Remembered({}, {}, run)
+    known = Remembered({}, {}, run, True)
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
@@ -50,7 +50,16 @@ def composed(function: _F) -> _F:
             wrong_types.tell(run, run.__name__, args, kwargs)
             raise
 
-    made = calls.short(known.calls, fallback, plain=known.plain_calls, first=True)
+    def with_history(*args: Argument, **kwargs: Argument) -> Results:
+        try:
+            return _recorded(known, args, kwargs)
+        except Exception:
+            wrong_types.tell(run, run.__name__, args, kwargs)
+            raise
+
+    made = calls.short(
+        known.calls, fallback, plain=known.plain_calls, with_history=with_history, first=True
+    )
     remembering[made] = known
     on_default_change(known.forget)
     return cast(_F, made)
@@ -60,13 +69,10 @@ def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Resul
     traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
     if traced or state.levels or not usable():
         return _first_of(known.function(*args, **kwargs))
+    if state.grad and (_is_wanted(args) or _is_wanted(kwargs.values())):
+        return _recorded(known, args, kwargs)
     operands: list[TensorBase] = []
     signature = signature_of(args, kwargs, operands)
-    if state.grad and any(map(needs_grad, operands)):
-        found = known.function(*args, **kwargs)
-        if found.__class__ is NormalizedCall:
-            note_call(known.calls, args, kwargs, found)
-        return _first_of(found)
     try:
         call = known.plain_calls.get(signature)
     except TypeError:  # an argument that cannot be in a key
@@ -93,6 +99,26 @@ def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Resul
     elif isinstance(call.trace, Trace):
         return _again(call.trace, operands)
     return body(operands)
+
+
+def _recorded(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Results:
+    """The results of the function, which have a history."""
+    told = errors.warnings_given
+    found = known.function(*args, **kwargs)
+    if found.__class__ is NormalizedCall and told == errors.warnings_given:
+        note_call(known.calls, args, kwargs, found)
+    return _first_of(found)
+
+
+def _is_wanted(values: Iterable[Argument]) -> bool:
+    """Whether gradients of a tensor among arguments, or in a list among them, are wanted."""
+    for value in values:
+        if value.__class__ is tuple or value.__class__ is list:
+            if _is_wanted(value):
+                return True
+        elif is_tensor(value) and needs_grad(value):
+            return True
+    return False
 
 
 def _contents(operands: Sequence[TensorBase]) -> list[tuple[Node, int]]:

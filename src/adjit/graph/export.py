@@ -121,9 +121,9 @@ def export(
                 return fallback
             if op:
                 return calls.short(op.calls, fallback)
-            return (
-                calls.short(known.calls, fallback, plain=known.plain_calls) if known else fallback
-            )
+            if known is None:
+                return fallback
+            return calls.short(known.calls, fallback, plain=known.plain_calls, first=known.is_first)
 
         if public:
             for n in names:

@@ -750,7 +750,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
         return out[0] if first else out
 
     made = calls.short(known, fallback, first=first)
-    remembering[made] = Remembered(known, known, run)
+    remembering[made] = Remembered(known, known, run, first)
     on_default_change(known.clear)
     return cast(_F, made)
 
@@ -760,11 +760,13 @@ normalizes_in_order = functools.partial(normalizes, in_order=True)
 
 
 class Remembered(NamedTuple):
-    """What is known of a function that is passed by: its calls, those whose results have no history, itself."""
+    """What is known of a function that is passed by: its calls, those whose results have no history, itself,
+    and whether only the first of several results is wanted of `calls`."""
 
     calls: KnownCalls
     plain_calls: KnownCalls
     function: Callable[..., Results]
+    is_first: bool
 
     def forget(self) -> None:
         """Have all calls run the function."""

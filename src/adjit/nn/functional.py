@@ -662,6 +662,7 @@ def l1_loss(
     return nn.l1_loss(input, target, reduction=reduction)
 
 
+@composed
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -680,7 +681,7 @@ def mse_loss(
     reduction = chosen_reduction(size_average, reduce, reduction)
     if weight is not None:
         return _weighted((input - target).square(), input, weight, reduction)
-    return nn.mse_loss(input, target, reduction=reduction)
+    return nn.mse_loss.on(input, target, reduction=reduction)
 
 
 @composed
@@ -712,7 +713,7 @@ def smooth_l1_loss(
     reduction = chosen_reduction(size_average, reduce, reduction)
     if beta == 0.0:
         return nn.l1_loss(input, target, reduction=reduction)
-    return nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+    return nn.smooth_l1_loss.on(input, target, reduction=reduction, beta=beta)
 
 
 @composed
@@ -743,7 +744,7 @@ def huber_loss(
     """
     _warn_about_broadcasting(input, target)
     if weight is None:
-        return nn.huber_loss(input, target, reduction=reduction, delta=delta)
+        return nn.huber_loss.on(input, target, reduction=reduction, delta=delta)
     losses = nn.huber_loss(input, target, reduction="none", delta=delta)
     return reduced(_times_weight(losses, input, weight, reduction), reduction)
 

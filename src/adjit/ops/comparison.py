@@ -238,7 +238,13 @@ def equal(input: Tensor, other: Tensor) -> bool:
     one, another = input._spec, other._spec
     if one is not another and (one.shape != another.shape or one.dtype is not another.dtype):
         return False
-    return bool(eq(input, other).all())
+    return bool(_are_equal(input, other))
+
+
+@composed
+def _are_equal(input: Tensor, other: Tensor) -> Tensor:
+    """Whether all elements of tensors of one shape are."""
+    return eq(input, other).all()
 
 
 # ----- choice -----

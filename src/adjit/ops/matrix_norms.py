@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..dtypes import dtype as DType
 from ..graph.composed import composed
 from ..graph.export import export
+from ..graph.operation import normalized_by
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import reduce
@@ -96,7 +97,7 @@ def norm(
             f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
         )
     if ord is None:
-        return vector_norm(input, 2, dim, keepdim, dtype=dtype)
+        return normalized_by(vector_norm, input, 2, dim, keepdim, dtype=dtype)
     if dim is None and input.ndim not in (1, 2):
         raise RuntimeError(
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
@@ -106,4 +107,4 @@ def norm(
     if isinstance(ord, str) or (isinstance(dims, Sequence) and len(dims) == 2):
         pair = dims if isinstance(dims, Sequence) else (-1,) if dims is None else (dims,)
         return matrix_norm(input, ord, pair, keepdim, dtype=dtype)
-    return vector_norm(input, ord, dim, keepdim, dtype=dtype)
+    return normalized_by(vector_norm, input, ord, dim, keepdim, dtype=dtype)

@@ -219,7 +219,7 @@ def var(
         >>> adjit.tensor([1., 2., 3., 4.]).var()
         tensor(1.6667)
     """
-    return var_axes(input, *spread_arguments("var", input, dim, unbiased, keepdim, correction))
+    return var_axes.on(input, *spread_arguments("var", input, dim, unbiased, keepdim, correction))
 
 
 @export(method=True, out=True)
@@ -241,7 +241,7 @@ def std(
         >>> adjit.tensor([1., 2., 3., 4.]).std(correction=0)
         tensor(1.1180)
     """
-    return std_axes(input, *spread_arguments("std", input, dim, unbiased, keepdim, correction))
+    return std_axes.on(input, *spread_arguments("std", input, dim, unbiased, keepdim, correction))
 
 
 @export()

@@ -22,7 +22,7 @@ from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.operation import normalized_by, normalizes, operation
 from ..kernels.ops import reduce as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor
@@ -1110,4 +1110,4 @@ def norm(
         if p not in ("fro", "inf", "-inf"):
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
         p = 2.0 if p == "fro" else float(p)
-    return vector_norm(input, 2.0 if p is None else p, dim, keepdim, dtype=dtype)
+    return normalized_by(vector_norm, input, 2.0 if p is None else p, dim, keepdim, dtype=dtype)
