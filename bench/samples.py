@@ -5,8 +5,8 @@
 The samples are what PyTorch tests each operation with, some elements each: what is measured is what a call
 costs. With --large every axis of the two largest is repeated until there are some 600,000 elements. One thread,
 float32 (int64 where there is none), forward and forward with gradients, the libraries in turn, the least of
-some runs; results are kept and computed. What adjit refuses, and what a repeated sample makes no sense for, is left
-out. A full run is written to bench/results/: how many there are of each ratio, and those that are behind.
+some runs; results are kept and computed. What adjit refuses, and what makes no sense repeated, is left out.
+A full run is written to bench/results/: how many there are of each ratio, and those that are behind.
 """
 
 from __future__ import annotations

@@ -295,3 +295,14 @@ def test_another_default_dtype_is_another_call():
         assert [call(x).dtype for _ in range(3)] == [T.float64] * 3
     finally:
         T.set_default_dtype(T.float32)
+
+
+def test_what_warns_with_a_history_warns_every_time():
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for k in range(1, 5):
+            x = some(1, 3).requires_grad_()
+            assert x.var(0).isnan().all()  # one row has no degree of freedom
+            assert len(told) == k
+            F.mse_loss(x, some(3))
+            told.pop()

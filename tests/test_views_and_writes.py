@@ -206,3 +206,39 @@ def test_elements_that_are_one_in_memory_are_not_written():
             ):
                 base.expand(2, 3).copy_(source)
             assert base.tolist() == [0.0] * 3
+
+
+# ----- views that are remembered -----
+
+
+@pytest.mark.parametrize("T", [adjit, torch])
+def test_parts_are_written_one_by_one_where_pytorch_makes_them_one_by_one(T):
+    for _ in range(4):
+        x = T.arange(6.0).view(2, 3).requires_grad_() * 1
+        for parts in (x.tensor_split(2, 1), x.hsplit(3), x.vsplit(2)):
+            parts[0].mul_(2)
+        x.sum().backward()
+        with pytest.raises(RuntimeError, match="multiple views"):
+            x.split(1)[0].mul_(2)
+
+
+@pytest.mark.parametrize("T", [adjit, torch])
+def test_strides_from_the_first_element_on_are_those_of_each_tensor(T):
+    flat = T.arange(20.0)
+    for start in (0, 3, 5, 8):
+        x = flat[start : start + 9].view(3, 3)
+        assert x.as_strided((2, 2), (3, 1)).tolist() == [
+            [start, start + 1.0],
+            [start + 3.0, start + 4],
+        ]
+        assert x.as_strided((2,), (2,), 1).tolist() == [1.0, 3.0]
+        assert x.unfold(1, 2, 1)[0].tolist() == [[start, start + 1.0], [start + 1.0, start + 2]]
+
+
+@pytest.mark.parametrize("T", [adjit, torch])
+def test_strides_that_leave_a_tensor_are_checked_each_time(T):
+    whole = T.arange(12.0)
+    for k in range(4):
+        assert whole[:4].as_strided((2,), (9,)).tolist() == [0.0, 9.0]  # within the memory
+        with pytest.raises(RuntimeError, match="out of bounds"):
+            (whole[:4] + k).as_strided((2,), (9,))
