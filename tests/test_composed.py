@@ -10,9 +10,17 @@ from adjit import errors, nn
 from adjit.graph import composed
 from adjit.graph.operation import remembering
 from adjit.graph.trace import Trace
+from adjit.schedule.jit import native
 
 F = nn.functional
 rng = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine_code():
+    """All of it is there, whatever ran before."""
+    for family in native.families:
+        assert family.load(compiling=True)
 
 
 def some(*shape):
@@ -179,6 +187,8 @@ def test_replays_are_not_taken_where_there_is_a_history(name, monkeypatch):
         grads = T.autograd.grad(out, leaves, allow_unused=True)
         return bits(tuple(g for g in grads if g is not None))
 
+    for known in marked():
+        known.forget()
     with monkeypatch.context() as patch:
         patch.setattr(composed, "usable", lambda: False)
         expected = [run(tensors) for tensors in inputs]
@@ -212,6 +222,19 @@ def test_the_third_call_is_a_replay():
         assert len(ran) == min(k + 1, 2)
     assert T.equal(call(x, 3, by=0.5), x.exp() * 3 + 0.5)
     assert len(ran) == 3
+
+
+def test_python_replays_what_machine_code_leaves_to_it():
+    call, ran = counting(lambda x: x.exp() + 1)
+    array = np.zeros(3, np.float32)
+    x = T.from_numpy(array)
+    for _ in range(2):
+        call(x)
+    count = len(ran)
+    found = call.__wrapped__(x)
+    array[:] = 9
+    assert found.tolist() == [2.0] * 3
+    assert len(ran) == count
 
 
 @pytest.mark.parametrize("body", [
@@ -249,6 +272,14 @@ def test_what_is_written_in_memory_of_an_array_is_written_every_time():
     for k in range(1, 6):
         assert call(x).tolist() == [2.0 * k] * 3
         assert array.tolist() == [k] * 3
+
+
+def test_copies_that_stand_for_views_are_linked_every_time():
+    call, _ = counting(lambda x: x.flatten(1))
+    for _ in range(5):
+        y = F.conv2d(some(2, 3, 4, 4), some(4, 3, 3, 3))
+        call(y).fill_(1)
+        assert (y == 1).all()
 
 
 def test_draws_of_replays_go_on_in_the_stream():
@@ -306,3 +337,24 @@ def test_what_warns_with_a_history_warns_every_time():
             assert len(told) == k
             F.mse_loss(x, some(3))
             told.pop()
+
+
+def test_leaves_of_factories_stay_leaves():
+    for wanted in (True, 1):
+        found = [T.zeros(2, requires_grad=wanted) for _ in range(4)]
+        assert all(t.requires_grad and t.is_leaf for t in found)
+    with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
+        T.zeros(2, dtype=T.int64, requires_grad=True)
+
+
+def test_what_takes_the_place_of_all_is_a_copy():
+    for _ in range(4):
+        x, source = T.zeros(2, 3), T.ones(2, 3)
+        for found in (
+            x.slice_scatter(source), T.select_scatter(x[:1], source[0], 0, 0),
+            T.diagonal_scatter(x[:1, :1], source[0, :1]),
+        ):  # fmt: skip
+            assert (found == 1).all()
+            found.add_(1)
+        assert T.equal(source, T.ones(2, 3))
+        assert T.equal(x, T.zeros(2, 3))

@@ -170,6 +170,16 @@ def test_incomplete_gamma_functions_have_digits_in_both_tails(
     np.testing.assert_allclose(found[kept], wanted[kept], rtol=rtol)
 
 
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_of_large_shapes_do_not_cancel(name: str) -> None:
+    alpha = np.array([120.0, 3e3, 1e5, 1e6, 1e6])
+    x = alpha + np.array([-9.0, 60.0, -300.0, 900.0, -2500.0])
+    wanted = getattr(special, name)(alpha, x)
+    operands = [adjit.tensor(a, dtype=adjit.float32) for a in (alpha, x)]
+    found = getattr(adjit.special, name)(*operands)
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-3)
+
+
 def test_incomplete_gamma_functions_at_the_edges_are_those_of_pytorch() -> None:
     points = [0.0, 1.0, -1.0, 0.5, INF]
     alpha, x = np.array([(a, b) for a in points for b in points]).T

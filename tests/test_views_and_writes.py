@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import adjit
 from adjit.autograd import engine
 from adjit.schedule import plan_cache
+from adjit.schedule.jit import native
 
 torch = pytest.importorskip("torch")
 
@@ -211,6 +212,13 @@ def test_elements_that_are_one_in_memory_are_not_written():
 # ----- views that are remembered -----
 
 
+@pytest.fixture
+def machine_code():
+    for family in native.families:
+        assert family.load(compiling=True)
+
+
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize("T", [adjit, torch])
 def test_parts_are_written_one_by_one_where_pytorch_makes_them_one_by_one(T):
     for _ in range(4):
@@ -220,8 +228,15 @@ def test_parts_are_written_one_by_one_where_pytorch_makes_them_one_by_one(T):
         x.sum().backward()
         with pytest.raises(RuntimeError, match="multiple views"):
             x.split(1)[0].mul_(2)
+        leaf, plain = T.ones(2, 1).requires_grad_(), T.zeros(2, 3)
+        plain.hsplit(3)[1].add_(leaf)
+        plain.sum().backward()
+        assert leaf.grad.tolist() == [[1.0], [1.0]]
+        with pytest.raises(RuntimeError, match="multiple views"):
+            T.zeros(2, 3).split(1, 1)[0].add_(leaf)
 
 
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize("T", [adjit, torch])
 def test_strides_from_the_first_element_on_are_those_of_each_tensor(T):
     flat = T.arange(20.0)
@@ -235,6 +250,7 @@ def test_strides_from_the_first_element_on_are_those_of_each_tensor(T):
         assert x.unfold(1, 2, 1)[0].tolist() == [[start, start + 1.0], [start + 1.0, start + 2]]
 
 
+@pytest.mark.usefixtures("machine_code")
 @pytest.mark.parametrize("T", [adjit, torch])
 def test_strides_that_leave_a_tensor_are_checked_each_time(T):
     whole = T.arange(12.0)

@@ -16,7 +16,8 @@ from ..dtypes import on_default_change
 from ..schedule.settle import settle
 from . import calls, wrong_types
 from .levels import level_of, tracers
-from .node import Node, TensorBase
+from .links import links_of
+from .node import TensorBase
 from .operation import (
     NormalizedCall,
     OperationCall,
@@ -86,10 +87,16 @@ def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Resul
         values, named = args, kwargs
         if given is not operands:
             values, named = all_exchanged(args, kwargs, given)
-        before = _contents(given), errors.warnings_given
+        before, told = [t._storage.value for t in given], errors.warnings_given
         out = _first_of(known.function(*values, **named))
-        if before != (_contents(given), errors.warnings_given):
-            state.deterministic = False  # what it has written or told is no result
+        if any(map(_is_linked, _parts_of(out))):
+            state.deterministic = False
+            return out
+        is_written = any(
+            t._storage.value is not value for t, value in zip(given, before, strict=True)
+        )
+        if is_written or told != errors.warnings_given:
+            state.deterministic = False  # that is no result
         return as_new(out, values)
 
     if call.trace is None:
@@ -99,6 +106,16 @@ def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Resul
     elif isinstance(call.trace, Trace):
         return _again(call.trace, operands)
     return body(operands)
+
+
+def _parts_of(found: Results) -> Sequence[Argument]:
+    several: Sequence[Argument] = found if found.__class__ is tuple else (found,)
+    return several
+
+
+def _is_linked(part: Argument) -> bool:
+    """Whether a result is a copy that stands for a view of an operand."""
+    return is_tensor(part) and bool(links_of(part._storage))
 
 
 def _recorded(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Results:
@@ -119,11 +136,6 @@ def _is_wanted(values: Iterable[Argument]) -> bool:
         elif is_tensor(value) and needs_grad(value):
             return True
     return False
-
-
-def _contents(operands: Sequence[TensorBase]) -> list[tuple[Node, int]]:
-    """What changes where tensors are written, into memory of others too."""
-    return [(t._storage.value, t._version_counter.version) for t in operands]
 
 
 def _again(trace: Trace, operands: list[TensorBase]) -> Results:
