@@ -33,6 +33,7 @@ from ..graph.primitives import (
     from_array,
     number,
 )
+from ..graph.state import state
 from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
@@ -566,6 +567,9 @@ def ones(
     return made if out is None else _into(out, made)
 
 
+RECORDED = 1 << 24  # bytes of undefined elements; more are asked for at once, as there may be none
+
+
 @factory
 @listed("size", after=0)
 def empty(
@@ -590,12 +594,12 @@ def empty(
         formats.check("empty", memory_format)
         strides = formats.strides_in(spec.shape, memory_format)
         spec = spec_of(spec.shape, strides, kind, spec.device)
-    if (
-        spec.device is devices.CPU
-    ):  # a kernel that does nothing: calls that came before are recorded as any
+    if spec.device is devices.CPU and spec.nbytes <= RECORDED:
+        # A kernel without units: calls that came before are recorded as any.
         made = launch(fill.constant_int, (), [(spec.shape, kind)], bind={"T": kind}, scalars=(0,))
         made._spec = spec
     else:
+        state.deterministic = False
         made = record.result(fresh_node(spec), spec)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
