@@ -634,6 +634,7 @@ def empty_strided(
         )
     spec = spec_of(shape, strides, kind, place)
     whole = spec if is_dense(spec.shape, spec.strides) else dense_spec((spec.extent,), kind, place)
+    state.deterministic = False
     made = record.make_tensor(record.make_storage(fresh_node(whole), whole), spec)
     return _finish(made, requires_grad, pin_memory=pin_memory)
 
