@@ -56,7 +56,7 @@ def density(typingctx, z, t, fall):
 
 @kernel
 def gamma_slopes(args, start, stop):
-    """out = how logarithms of gamma numbers move as their shapes do: `log_gamma_slope` of `ops/sampling.py`.
+    """out = how logarithms of gamma numbers move as their shapes do: `log_gamma_slope` in the op table.
 
     inputs: shapes, logarithms; words: the end of the tail, how many nodes, each with its weight
     """
@@ -266,16 +266,6 @@ def gamma_shares_on_device(row, n):
     is_upper, depth, nodes = row[3] != 0, scalar(row[4], T), row[5]
     for i in range(first_unit(), n, all_threads()):
         out[i] = gamma_share(
-            math.exp,
-            math.expm1,
-            math.log,
-            math.log1p,
-            math.lgamma,
-            alpha[i],
-            x[i],
-            is_upper,
-            depth,
-            nodes,
-            c,
-            T,
-        )
+            math.exp, math.expm1, math.log, math.log1p, math.lgamma, alpha[i], x[i], is_upper, depth, nodes,
+            c, T,
+        )  # fmt: skip

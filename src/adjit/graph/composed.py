@@ -36,7 +36,8 @@ _F = TypeVar("_F")
 
 def composed(function: _F) -> _F:
     """Mark a function whose results follow from the specs of its tensors and from plain values, whatever it
-    calls; it does not warn, and which way it goes may depend on whether gradients are recorded.
+    calls; which way it goes may depend on whether gradients are recorded. Calls that write into operands, warn,
+    look at values or give views are noticed, and run every time.
 
     Where they are it may return `op.on` as one that `normalizes`, but for `first` of several results.
     """
