@@ -745,6 +745,22 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_fallback(monk
     assert family.function(lambda: 7, ())() == 7
 
 
+def test_a_program_of_views_alone_gets_its_machine_code(monkeypatch):
+    asked = []
+    family = native.FastPath("views", "view")
+    monkeypatch.setattr(family, "load", lambda compiling: asked.append(compiling) or True)
+    monkeypatch.setattr(native, "families", [family])
+    monkeypatch.setattr(native, "is_wanted", True)
+    monkeypatch.setattr(native, "_settles", 0)
+    x = T.ones(2, 3)
+    for made in range(1, 2 * native.SETTLES * view_cache.A_SETTLE):
+        T.Tensor.view.__wrapped__(x, 3, 2)
+        if asked:
+            break
+    assert (native.SETTLES - 1) * view_cache.A_SETTLE < made <= native.SETTLES * view_cache.A_SETTLE
+    assert asked == [False]
+
+
 # ----- structures -----
 
 

@@ -19,9 +19,17 @@ from ..graph import record
 from ..graph.fastpath import Fallback, Runtime, runtime
 from ..graph.node import Meta, Spec
 from ..graph.state import state
-from ..schedule import deferred, plan_cache
+from ..schedule import deferred
 from ..schedule.jit import native
-from ..schedule.settle import copy_of, drop_unwanted, lock, pending, settle, waiting
+from ..schedule.settle import (
+    ask_for_machine_code,
+    copy_of,
+    drop_unwanted,
+    lock,
+    pending,
+    settle,
+    waiting,
+)
 from ..shapes import Size
 from ..storage import SMALL, BorrowedMemory, Storage, Version
 from .backward import CapturedBackward, lose_history
@@ -520,7 +528,7 @@ class Replay:
         with lock:
             self._settle(arguments)
             if native.is_wanted:
-                native.settled(plan_cache.compiler.add_for_later)
+                ask_for_machine_code()
             externals = look_up(self.sources, arguments)
             kept: list[Any] = []
             outside: Any = []

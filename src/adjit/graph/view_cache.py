@@ -9,10 +9,12 @@ the view.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
 from ..schedule.jit import native
+from ..schedule.settle import ask_for_machine_code
 from . import record, wrong_types
 from .fastpath import Fallback, Runtime, runtime
 from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
@@ -21,8 +23,10 @@ from .trace import usable
 from .view import ViewVjp
 
 MAX_VIEWS = 4096  # of one op
+A_SETTLE = 256  # views made by the interpreter: a program that only makes views never settles
 
 _views = native.FastPath("views", "view")
+_views_made = itertools.count(1)
 
 
 class ViewPart(NamedTuple):
@@ -86,6 +90,8 @@ def caches_views(
 
     @functools.wraps(function)
     def view(*args: Argument, **kwargs: Argument) -> NewTensor:
+        if native.is_wanted and not next(_views_made) % A_SETTLE:
+            ask_for_machine_code()
         try:
             made = function(*args, **kwargs)
             is_view = made.__class__ is tuple or made._view_of is not None

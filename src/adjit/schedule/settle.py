@@ -64,8 +64,8 @@ def run_waiting() -> None:
 def settle_pending(*, everything: bool = False) -> None:
     """Run what is recorded and does not read what waits. Callers hold the lock."""
     if pending or (everything and deferred.nodes):
-        if native.is_wanted and plan_cache.is_on:
-            native.settled(plan_cache.compiler.add_for_later)
+        if native.is_wanted:
+            ask_for_machine_code()
         batch = pending[:]
         end = len(batch)
         try:
@@ -84,6 +84,12 @@ def settle_pending(*, everything: bool = False) -> None:
                 _run(batch, savers if can_wait else None)
         finally:  # what was not reached, because of an error, stays in `pending`
             pending[:0] = batch
+
+
+def ask_for_machine_code() -> None:
+    """Count what the program has done, and have the recorders' machine code loaded once that is enough."""
+    if plan_cache.is_on:
+        native.settled(plan_cache.compiler.add_for_later)
 
 
 def _run(batch: list[Any], savers: list[Any] | None) -> None:
