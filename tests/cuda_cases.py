@@ -140,6 +140,7 @@ CASES = {
     "spaced": lambda: adjit.linspace(0, 1, 9) * 1,
     "identity": lambda: adjit.eye(4) * 1,
     "places of triangles": lambda: [adjit.tril_indices(4, 5, 1), adjit.triu_indices(4, 5, -1)],
+    "bits": lambda: [normal(3, 4).view(adjit.int32), normal(3, 4).view(adjit.float64)],
     "constant": lambda: adjit.full((4,), 3) * 1,
     "counted": lambda: adjit.arange(9) * 1,
     "uniform numbers in float64": lambda: adjit.rand(70, dtype=adjit.float64),

@@ -89,6 +89,15 @@ def triangle_places(args, start, stop):
 
 
 @kernel
+def same_bits(args, start, stop):
+    """out[i] = in[i], whole numbers, as which others may be seen. Words: in, out."""
+    p = words(args)
+    source, out = at(p[0], T), at(p[1], T)
+    for i in range(start, stop):
+        out[i] = source[i]
+
+
+@kernel
 def copy_words(args, start, stop):
     """Copy 64-bit words; the last may reach into the padding that every block has.
 

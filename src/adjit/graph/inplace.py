@@ -291,7 +291,7 @@ def rewrite_history(t: TensorBase, made: TensorBase) -> None:
         for known in links_of(storage):
             is_base = known.base.memory() is storage
             other = known.copy.memory() if is_base else known.base.memory()
-            if other is None or any(other is one for one in reached):
+            if other is None or known.shows_bits or any(other is one for one in reached):
                 continue
             reached.append(other)
             base, copy = known.base.tensor(), known.copy.tensor()

@@ -1,14 +1,15 @@
 """Copies that stand for views: what is written into one of two linked tensors is written into the other.
 
 PyTorch's results of convolutions lie in C order, here their channels lie last: what is a view there (`flatten`,
-`view`, `contiguous`, `as_strided`) has to be a copy here. It is linked with its base for as long as
-somebody has the memory of both.
+`view`, `contiguous`, `as_strided`) has to be a copy here, and so has what shows the bits as another dtype
+(`view(dtype)`). It is linked with its base for as long as somebody has the memory of both.
 """
 
 from __future__ import annotations
 
 import weakref
 
+from ..dtypes import dtype
 from ..storage import Storage
 from .node import NO_GRAD, TensorBase
 from .record import make_tensor
@@ -45,6 +46,11 @@ class Link:
         # The memory of the base, where copies of other parts have to hear of writes.
         self.kept: Storage | None = None
 
+    @property
+    def shows_bits(self) -> bool:
+        """Whether the copy shows the bits as another dtype: nothing has a history there."""
+        return self.copy.spec.dtype is not self.region.dtype
+
 
 def kind_of_views(t: TensorBase) -> str:
     """How views of a tensor are made now, if that keeps them from being written."""
@@ -68,16 +74,17 @@ def link(t: TensorBase, copy: TensorBase) -> None:
         copies = [copy._storage, *[found.copy.memory() for found in known]]
         for found in [one for c in copies if c is not None for one in links_of(c)]:
             found.kept = found.base.memory()
-    if copy._spec.numel != memory.spec.numel:
+    if copy._spec.nbytes != memory.spec.nbytes:
         parts.add(copy._storage)
 
 
-def copy_of(t: TensorBase) -> TensorBase | None:
-    """The copy that stands for a view of just this part already, if there is one."""
+def copy_of(t: TensorBase, kind: dtype) -> TensorBase | None:
+    """The copy that stands for a view of just this part as this dtype already, if there is one."""
     whole = t if t._view_of is None else t._view_of.base
     for known in links_of(t._storage):
         is_it = known.base.tensor() is whole and known.kind == kind_of_views(t)
-        if is_it and known.region is t._spec and known.offset == t._offset:
+        is_part = known.region is t._spec and known.offset == t._offset
+        if is_it and is_part and known.copy.spec.dtype is kind:
             return known.copy.tensor()
     return None
 

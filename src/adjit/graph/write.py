@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import NamedTuple, cast
 
-from .. import errors
+from .. import dtypes, errors
 from ..atomic import Calls, Changes, at_once, calling, setting
 from ..devices import device
 from ..schedule.codegen import loops
@@ -14,13 +14,13 @@ from ..schedule.codegen.body import Body
 from ..schedule.jit import native
 from ..schedule.planning.recipe import COPY, IN_PLACE, Operand, Recipe
 from ..schedule.settle import MAX_PENDING, pending, remember, settle
-from ..shapes import broadcast_strides, is_dense
+from ..shapes import Shape, broadcast_strides, dense_in_order, is_dense, same_strides
 from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
 from .links import Link, linked_with, links_of
 from .node import NewTensor, Node, Spec, TensorBase, View, dense_spec, spec_of
 from .op_record import ElementwiseOp
-from .primitives import NO_AXES, constant_recipe, filled, turning
+from .primitives import NO_AXES, constant_recipe, filled, same_bits, turning
 from .record import (
     INFERENCE,
     MAX_RECIPES,
@@ -192,12 +192,13 @@ def with_followers(
                 continue
             now, part = make_storage(value, t._storage.spec), (known.region, known.offset)
             if target is copy:
-                source = convert(make_tensor(now, *part), copy._spec)
-                new = value_with(copy, source)
+                new = value_with(copy, laid_out(make_tensor(now, *part), copy._spec))
             else:
                 refuse_linked(base, known)
-                region = make_tensor(base._storage, *part)
-                new = value_with(region, make_tensor(now, copy._spec, copy._offset))
+                source = make_tensor(now, copy._spec, copy._offset)
+                if known.shows_bits:
+                    source = laid_out(source, _like(known.region, copy._spec.strides))
+                new = value_with(make_tensor(base._storage, *part), source)
             ends = t._storage, target._storage
             if state.session is not None and all(map(state.session.came_before, ends)):
                 state.session.refuse("it writes into a tensor that is linked with another one")
@@ -214,6 +215,8 @@ def refuse_linked(base: TensorBase, known: Link) -> None:
         RuntimeError: with PyTorch's texts.
     """
     refuse_overlapping(known.region)
+    if known.shows_bits:
+        return
     if not (state.grad and base._needs_grad):
         return
     if base._fn is None:
@@ -437,6 +440,26 @@ def convert(t: TensorBase, spec: Spec) -> NewTensor:
     if t._storage.shared:
         settle()
     return out
+
+
+def laid_out(t: TensorBase, spec: Spec) -> NewTensor:
+    """Record a copy of `t` that lies as a dense spec says, without history: of its elements; of their bits
+    where that has another dtype."""
+    if t._spec.dtype is spec.dtype:
+        return convert(t, spec)
+    given = _like(t._spec, spec.strides)
+    if not same_strides(given.shape, given.strides, t._spec.strides):
+        t = convert(t, given)
+    if spec.dtype is dtypes.bool:  # whose bytes are 0 and 1
+        flat = convert(same_bits(t, dtypes.uint8), dense_spec((spec.numel,), spec.dtype))
+    else:
+        flat = same_bits(t, spec.dtype)
+    return make_tensor(flat._storage, spec)
+
+
+def _like(spec: Spec, strides: Shape) -> Spec:
+    """A spec without gaps, its axes in the order that strides have."""
+    return spec_of(spec.shape, dense_in_order(spec.shape, [strides]), spec.dtype, spec.device)
 
 
 def _conversion(source: Spec, spec: Spec) -> Recipe:

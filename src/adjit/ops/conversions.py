@@ -88,7 +88,7 @@ def linked_copy(input: Tensor) -> Tensor:
         for d in repeated:
             input = input.narrow(d, 0, 1)
         return linked_copy(input).expand(spec.shape)
-    known: Any = None if input.__class__ in tracers else copy_of(input)
+    known: Any = None if input.__class__ in tracers else copy_of(input, spec.dtype)
     if known is not None:
         return alias(known, spec.shape, known._spec.strides, 0, "AliasBackward0", AS_IT_IS)
     if has_overlap(spec.shape, spec.reported):  # no other order would have a view of each shape

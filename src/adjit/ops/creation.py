@@ -395,9 +395,14 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "to a tensor. This type of warning will be suppressed for the rest of this program.",
         )
         return from_array(ndarray)
-    strides = tuple(st // size for st in ndarray.strides)
-    spec = spec_of(Size(ndarray.shape), strides, kind)
-    return _sharing(ndarray, spec) if spec.numel else from_array(ndarray)
+    return sharing_array(ndarray) if ndarray.size else from_array(ndarray)
+
+
+def sharing_array(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the memory of an array that a tensor's own memory, or part of it, has been seen as."""
+    kind = dtypes.of_numpy(ndarray.dtype)
+    strides = tuple([step // kind.itemsize for step in ndarray.strides])
+    return _sharing(ndarray, spec_of(Size(ndarray.shape), strides, kind))
 
 
 def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec) -> Tensor:

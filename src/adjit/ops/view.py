@@ -31,6 +31,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from .bits import in_dtype
 from .conversions import clone, linked_copy
 
 # ----- one axis order for another -----
@@ -277,7 +278,9 @@ Tensor.H = property(_conjugate_transpose)  # type: ignore[attr-defined]
 @caches_views
 @listed("size", "dtype", after=1)
 def view(input: Tensor, *shape: Any) -> Tensor:
-    """The same elements in another shape, without a copy.
+    """The same elements in another shape, without a copy; or the same bits as another dtype, `view(dtype)`.
+
+    The latter has no history. Elements of another size make the last axis longer or shorter.
 
     Where the library has laid out a result otherwise than PyTorch would, as `stride()` reports it, it is a copy
     that stands for a view: what is written into one is written into the other. NumPy arrays on either can
@@ -290,9 +293,11 @@ def view(input: Tensor, *shape: Any) -> Tensor:
         >>> adjit.tensor([1, 2, 3, 4]).view(2, -1)
         tensor([[1, 2],
                 [3, 4]])
+        >>> adjit.tensor([1.0, 2.0]).view(adjit.int32)
+        tensor([1065353216, 1073741824], dtype=adjit.int32)
     """
     if len(shape) == 1 and isinstance(shape[0], (dtypes.dtype, type)):
-        return _view_dtype(input, dtypes.check(shape[0]))
+        return in_dtype(input, dtypes.check(shape[0]))
     target, strides, reported = _reshaped(input._spec, shape)
     if strides is not None:
         return _viewed(input, target, strides, "ViewBackward0", reported or strides)
@@ -334,15 +339,6 @@ def _viewed(
     t: Tensor, shape: Size, strides: Shape, name: str, reported: Shape | None = None
 ) -> Tensor:
     return alias(t, shape, strides, t._offset, name, reshaping(t._spec.shape), reported)
-
-
-def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
-    if dtypes.check(kind) is t.dtype:
-        return _viewed(t, t._spec.shape, t._spec.strides, "AliasBackward0", t._spec.reported)
-    raise NotImplementedError(
-        f"view(dtype) from {t.dtype} to {kind} is not supported; use .to(dtype) to convert the "
-        "values, or .numpy().view() to read the bytes"
-    )
 
 
 @export(method=True)
