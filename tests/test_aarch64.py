@@ -21,7 +21,7 @@ from on_aarch64 import PROCESSOR, TILES, TRIPLE, foreign, look
 
 HERE = Path(__file__).parent
 EVERY = os.environ.get("ADJIT_EVERY_KERNEL", "0") != "0"
-pytestmark = pytest.mark.timeout(5000 if EVERY else 900)
+pytestmark = [pytest.mark.timeout(5000 if EVERY else 900), pytest.mark.in_turn(2)]
 
 
 @pytest.fixture(scope="module")

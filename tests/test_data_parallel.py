@@ -233,6 +233,7 @@ def uneven(T, dist, rank, size):
     return found
 
 
+@pytest.mark.in_turn(2)
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3])
 def test_processes_with_different_numbers_of_batches(size):

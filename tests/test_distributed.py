@@ -187,6 +187,7 @@ def every_collective(T, dist, rank, size):
     return found
 
 
+@pytest.mark.in_turn(3)
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_collectives_give_what_pytorchs_give(size):
@@ -244,6 +245,7 @@ def collectives_with_gradients(T, dist, rank, size):
     return found
 
 
+@pytest.mark.in_turn(2)
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3])
 def test_collectives_have_the_gradients_that_pytorchs_have(size):

@@ -101,6 +101,7 @@ REFUSED = "singular values|not supported yet|options of chunks|reaches beyond|el
 NOT_SUPPORTED_THERE = "does not support it because it has not been implemented yet"
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.filterwarnings("ignore")  # PyTorch's
 @pytest.mark.parametrize("name", opinfo_names())
 def test_tangents_are_pytorchs(name: str, monkeypatch: Any) -> None:

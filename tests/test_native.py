@@ -207,6 +207,7 @@ def both(op, *makers):
 OPERANDS = TENSORS | {name: partial(lambda number: number, n) for name, n in NUMBERS.items()}
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("graded", [True, False])
 @pytest.mark.parametrize("op", BINARY, ids=lambda op: op.name)
 def test_binary_recorders_agree(op, graded):

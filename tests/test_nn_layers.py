@@ -270,6 +270,7 @@ def run(
     )
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", ALL, ids=str)
 def test_values_and_gradients(case: Case, dtype: str) -> None:

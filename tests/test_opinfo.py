@@ -306,7 +306,7 @@ def purposes(op: str) -> list[Purpose]:
 PRESENT = [name for name, info in OPS.items() if exists(info)]
 
 
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("name", PRESENT)
 def test_the_samples_of_an_op_give_what_pytorch_gives(name: str) -> None:
     info, found = OPS[name], []

@@ -60,6 +60,7 @@ def ran(path: Path, library: Any, dtype: str) -> tuple[list[float], list[np.ndar
 CLOSE = {"float32": (2e-4, 1e-5, 1e-3, 1e-4), "float64": (1e-8, 1e-9, 1e-7, 1e-8)}
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize("path", PROGRAMS, ids=[path.stem for path in PROGRAMS])
 def test_a_program_does_the_same_in_both_libraries(path, dtype):

@@ -220,6 +220,7 @@ def differences(op: Elementwise, kind: str) -> list[str]:
     return told
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("kind", FLOATS)
 @pytest.mark.parametrize(
     "op", [op for op in OPS if op.name not in INTEGERS], ids=lambda op: op.name

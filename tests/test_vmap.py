@@ -59,6 +59,7 @@ def samples_of(info):
     return [every[k] for k in few]
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_at_once_are_a_loop_over_them(name):
     found = []
