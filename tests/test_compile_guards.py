@@ -32,6 +32,7 @@ import weakref
 
 import numpy as np
 import pytest
+from llvmlite.binding import ffi
 from test_compile import bits, data, leaf, observe
 
 import adjit as T
@@ -1579,3 +1580,11 @@ def test_what_finds_modules_for_the_library_is_no_part_of_a_function(monkeypatch
         assert step(T.ones(3)).tolist() == [3, 3, 3]
     assert asked
     assert count[0] >= 3
+
+
+def test_finalizers_of_what_was_compiled_are_no_part_of_a_function():
+    """They take a lock of llvmlite's, whenever something dies: a capture was refused for it."""
+    lock, watched = ffi._LLVMLock(), codes.Run()
+    with watched.watching(), lock:
+        pass
+    assert watched.problem == ""

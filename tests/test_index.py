@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 
 import numpy as np
 import pytest
@@ -988,3 +989,65 @@ def test_index_add_takes_a_factor_that_the_elements_can_hold():
     assert small.index_add(0, where, small[:2] + 1, alpha=3).tolist() == [3, 0, 0, 3]
     with pytest.raises(RuntimeError, match="alpha must not be a floating point number"):
         small.index_add(0, where, small[:2] + 1, alpha=2.5)
+
+
+# ----- memory in another order of the axes -----
+
+
+def chosen_key(rng, shape):
+    """A key with indices: numbers, slices and new axes beside them."""
+    entries = []
+    for size in shape[: rng.integers(1, len(shape) + 1)]:
+        how = rng.integers(6)
+        if how < 2:
+            entries.append(rng.integers(0, size, (1, 3)[rng.integers(2)]))
+        elif how == 2:
+            entries.append(rng.integers(0, size, (2, 3) if rng.random() < 0.5 else 3))
+        elif how == 3:
+            entries.append(slice(int(rng.integers(0, 2)), None, int(rng.integers(1, 3))))
+        elif how == 4:
+            entries.append(int(rng.integers(size)))
+        else:
+            entries += [None, slice(None)]
+    if not any(isinstance(entry, np.ndarray) for entry in entries):
+        entries[-1] = rng.integers(0, shape[len([e for e in entries if e is not None]) - 1], 3)
+    return tuple(entries)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_places_of_turned_tensors_are_written_where_they_lie(seed):
+    rng = np.random.default_rng(seed)
+    order, whole = rng.permutation(3), rng.normal(size=(4, 5, 6))
+    key = chosen_key(rng, whole.transpose(order).shape)
+    how, given = rng.integers(4), rng.normal(size=9**5)
+
+    def written(library):
+        memory = library.tensor(whole)
+        turned = memory.permute(*order.tolist())
+        places = tuple(library.tensor(e) if isinstance(e, np.ndarray) else e for e in key)
+        shape = turned[places].shape
+        shape = [shape, shape[-1:], (), (1, *shape)][how]
+        turned[places] = library.tensor(given[: math.prod(shape)].reshape(shape))
+        return memory.numpy()
+
+    np.testing.assert_array_equal(written(adjit), written(pytest.importorskip("torch")))
+
+
+def test_values_that_do_not_fit_a_turned_tensor_are_told_as_for_others():
+    x = adjit.zeros(3, 4).t()
+    rows = adjit.tensor([0, 2])
+    with pytest.raises(RuntimeError, match=r"value tensor of shape \[5\] .* shape \[2, 3\]"):
+        x[rows] = adjit.ones(5)
+    x[adjit.tensor([7])] = 1.0
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        x.tolist()
+
+
+def test_a_turned_tensor_with_a_history_is_written_with_it():
+    x = adjit.ones(3, 4, requires_grad=True)
+    y = (x * 2).t()
+    w = adjit.ones(2, 3, requires_grad=True)
+    y[adjit.tensor([0, 3])] = w * 5
+    y.sum().backward()
+    assert x.grad.tolist() == [[0, 2, 2, 0]] * 3
+    assert w.grad.tolist() == [[5] * 3] * 2

@@ -227,8 +227,14 @@ def write_table(args, start, stop):
     value_outer, value_row, value_inner, axes = p[9], p[10], p[11], shifted(p, 13)
     if not are_rows(indices, count, axes, status):
         return  # before anything is written: a plan may have this write over what others have read
+    size, step = axes[2], axes[3]
     for o in range(start // inner, (stop + inner - 1) // inner):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        if axes[0] == inner == 1:
+            target, source = shifted(out, o * outer_step), shifted(values, o * value_outer)
+            for i in range(count):
+                target[place_of(indices[i], size) * step] = source[i * value_row]
+            continue
         for i in range(count):
             offset = row_offset(indices, count, i, axes, status)
             if offset == NOTHING:

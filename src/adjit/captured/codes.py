@@ -146,7 +146,9 @@ def kind_of(module: str) -> str:
     if module in ("_weakrefset", "weakref"):
         return PURE  # what weak containers do when something dies, at any time
     package = module.partition(".")[0]
-    if package in ("numpy", "numba", "llvmlite"):  # of which the library itself calls the latter
+    if package == "llvmlite":
+        return OURS  # the library calls it, and finalizers of what was compiled do, at any time
+    if package in ("numpy", "numba"):  # the library itself calls the latter
         return USER if module.startswith("numpy.random") else PURE
     return USER
 

@@ -20,7 +20,7 @@ from ..graph.record import is_differentiated
 from ..graph.state import state
 from ..graph.view import alias
 from ..graph.view_cache import caches_views
-from ..shapes import Shape
+from ..shapes import Shape, is_dense
 from ..tensor import Tensor
 from . import creation, slicing, view
 from .masks import nonzero, rows_where, untraced
@@ -106,7 +106,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         return
     value = as_value(x, value)
     if is_place(x, key):
-        write_at(x, [key], without_leading_ones(value, key.ndim + x.ndim - 1), False)
+        write_places(x, [key], without_leading_ones(value, key.ndim + x.ndim - 1))
         return
     mask = as_mask(x, key)
     if mask is not None and value.ndim == 0:
@@ -115,7 +115,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     viewed, indices = walk(x, key)
     if indices is not None:
         axes = len(indexed_shape(viewed.shape, indices))
-        viewed.index_put_(tuple(indices), without_leading_ones(value, axes))
+        write_places(viewed, indices, without_leading_ones(value, axes))
         return
     put_into(viewed, value)
 
@@ -585,12 +585,9 @@ def check_index(index: Tensor) -> None:
 
 def indexed_shape(shape: Shape, indices: Indices) -> Shape:
     """The shape of `x[indices]`."""
-    axes = [d for d, i in enumerate(indices) if i is not None]
     common = broadcast_indices([i for i in indices if i is not None])
-    kept = [size for d, size in enumerate(shape) if d not in axes]
-    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    front = axes[0] if adjacent else 0
-    return (*kept[:front], *common, *kept[front:])
+    named = named_axes(indices, range(len(shape)))
+    return tuple([common[~d] if d < 0 else shape[d] for d in named])
 
 
 def check_put(x: Tensor, indices: Indices, values: Tensor) -> None:
@@ -609,6 +606,37 @@ def check_put(x: Tensor, indices: Indices, values: Tensor) -> None:
 
 
 write_at = in_place(put, "write_at")
+
+
+def write_places(x: Tensor, indices: Indices, values: Tensor) -> None:
+    """Write values at the given places of a tensor; of one that lies with its axes in another order, in that
+    order: all of it would be copied else."""
+    spec = x._spec
+    is_turned = not spec.contiguous and is_dense(spec.shape, spec.strides)
+    if is_turned and x.__class__ not in tracers and not any(map(is_differentiated, (x, values))):
+        check_put(x, indices, values)
+        x, indices, values = as_it_lies(x, indices, values)
+    write_at(x, list(indices), values, False)
+
+
+def as_it_lies(x: Tensor, indices: Indices, values: Tensor) -> tuple[Tensor, Indices, Tensor]:
+    """The same places and values of a tensor whose axes are put in the order in which they lie."""
+    order = sorted(range(x.ndim), key=lambda d: -x._spec.strides[d])
+    given = [*indices, *[None] * (x.ndim - len(indices))]
+    turned = [given[d] for d in order]
+    if values.ndim:
+        axes, shape = named_axes(given, range(x.ndim)), indexed_shape(x.shape, given)
+        values = values.expand(shape).permute([axes.index(a) for a in named_axes(turned, order)])
+    return x.permute(order), turned, values
+
+
+def named_axes(indices: Indices, names: Sequence[int]) -> list[int]:
+    """The axes of `x[indices]`: those of `x` that are kept, by name, and ~0, ~1, … of the indices."""
+    axes = [d for d, i in enumerate(indices) if i is not None]
+    common = [~k for k in range(len(broadcast_indices([i for i in indices if i is not None])))]
+    kept = [name for d, name in enumerate(names) if d not in axes]
+    front = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    return [*kept[:front], *common, *kept[front:]]
 
 
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
