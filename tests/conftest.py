@@ -7,6 +7,8 @@ CPU first.
 ADJIT_TEST_TURN=7: of tests with many cases, which say `in_turn(n)`, one case of n is run, the seventh's turn.
 Every kernel is compiled where the suite runs first, which takes most of its time; commits take turns. Without
 it all cases are run.
+
+ADJIT_TEST_GUARD=1 looks at what is written beside blocks of memory (`guarded_memory.py`).
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import gc
 import os
 from collections import defaultdict
 
+import guarded_memory  # before the library
 import pytest
 
 import adjit
@@ -86,6 +89,14 @@ def nobody_is_asked_afterwards():
     """A class of tensors that a test defines has functions ask from then on."""
     yield
     overrides._unwrap_functions()
+
+
+@pytest.fixture(autouse=guarded_memory.IS_ON)
+def nobody_writes_beside_a_block():
+    """What is freed by the end of a test, or during the next one."""
+    yield
+    found, guarded_memory.broken[:] = guarded_memory.broken[:], []
+    assert not found
 
 
 @pytest.fixture(autouse=True)

@@ -61,8 +61,8 @@ SUBJECTS = (
         "Sparse, quantised and half-precision tensors",
         "use dense float32 or float64 tensors",
         """sparse sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor
-        sparse_csc_tensor sparse_csr_tensor dequantize quantize_per_channel quantize_per_tensor
-        quantize_per_tensor_dynamic""",
+        sparse_csc_tensor sparse_csr_tensor nested spmm hspmm dequantize
+        quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic""",
     ),
     Subject(
         "Ops of one's own by PyTorch's registries and compilers",
@@ -93,7 +93,7 @@ METHODS = {
         q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme
         resize_as_sparse_ row_indices slice_inverse smm sparse_dim sparse_mask sparse_resize_
         sparse_resize_and_clear_ sspaddmm to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
-        to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
+        to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values _indices""",
     "Other processes, other compilers": "is_distributed",
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
