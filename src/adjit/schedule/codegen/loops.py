@@ -343,9 +343,16 @@ class _Pieces:
         """Where row `j` of several begins in each operand, to be followed by an index."""
         texts = {0: "", 1: "j + ", -1: "j * down_{} + "}
         return {
-            o.name: texts.get(step, f"j * {step} + ").format(o.name)
+            o.name: texts.get(step, f"j * {step} + ").format(self._lies_like(o))
             for o, step in zip(self.operands, self.row_steps, strict=False)
         }
+
+    def _lies_like(self, o: Operand) -> str:
+        """The operand by whose steps one is found: that over which a result is written.
+
+        LLVM is not told that both have the same ones, and would take elements one by one.
+        """
+        return self.over.get(o.name, o.name)
 
     def inside(self, i: str = "i", into: str = "", left: str = "") -> list[str]:
         """The innermost lines, for element `i` of memory; results go `into` a block, if that is given, of which
@@ -371,8 +378,8 @@ class _Pieces:
         if letter in (ROW, COLUMN):
             return f"row_{o.name}[phase + i]"
         if self.turned:
-            return f"{'block' if letter == TURNED else 'rows'}_{self.over.get(o.name, o.name)}[i]"
-        index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{o.name}")
+            return f"{'block' if letter == TURNED else 'rows'}_{self._lies_like(o)}[i]"
+        index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{self._lies_like(o)}")
         return f"p_{o.name}[{self.starts.get(o.name, '')}{index}]"
 
     def _load(self, o: Operand, i: str, left: str = "") -> str:
