@@ -1,6 +1,6 @@
 """The README's tables of programs and of other rows, out of stored results.
 
-python bench/readme.py bench/results/zen5-2core.json
+python bench/readme.py bench/results/zen5-2core-quick.json
 """
 
 from __future__ import annotations
