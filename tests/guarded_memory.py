@@ -28,7 +28,9 @@ def guard_blocks(storage: Any) -> None:
 
     class Guarded(storage.LargeBlock):  # type: ignore[misc]
         def __del__(self) -> None:
-            start = int(self) - self.memory.ctypes.data
+            if sys is None or sys.is_finalizing():  # what is needed here may have gone
+                return
+            start = int(self) - self.memory.__array_interface__["data"][0]
             end = start + self.size
             around = np.concatenate([self.memory[:start], self.memory[end:]]) != NAN
             if around.any():
