@@ -115,14 +115,11 @@ def address_of(array: Array) -> int:
     return address
 
 
-_WHOLE = {1: dtypes.uint8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}  # by bytes
-
-
 def same_bits(t: TensorBase, kind: dtype) -> NewTensor:
     """Record the bits of a dense tensor as numbers of another dtype, without axes but one, in the order in
     which they lie."""
     spec = t._spec
-    part = _WHOLE[min(spec.dtype.itemsize, kind.itemsize)]
+    part = dtypes.carrier(min(spec.dtype, kind, key=lambda one: one.itemsize))
     recipe = recipe_of(
         fill.same_bits, (spec,), [((spec.nbytes // kind.itemsize,), kind)], bind={"T": part},
         n=spec.nbytes // part.itemsize, grain=1 << 16,
