@@ -183,10 +183,24 @@ def test_a_write_leaves_the_history_of_what_is_written():
     bits = y.view(T.int32)
     y.mul_(3)
     assert bits.tolist() == [0x40C00000] * 3
+    assert (bits.requires_grad, bits.grad_fn) == (False, None)
     bits.zero_()
     y.sum().backward()
     assert y.tolist() == [0, 0, 0]
     assert x.grad.tolist() == [6, 6, 6]
+
+
+def test_bytes_that_are_seen_as_truth_values_count_as_one():
+    seen = T.tensor([2, 1, 0], dtype=T.uint8).view(T.bool)
+    assert (seen.sum().item(), (~seen).tolist()) == (2, [False, False, True])
+
+
+def test_other_elements_of_what_is_seen_whole_can_be_reached():
+    seen = T.arange(4.0).view(T.int64)
+    assert seen.as_strided((2,), (0,), 1).tolist() == [seen[1].item()] * 2
+    part = T.arange(6.0)[2:].view(T.int64)
+    with pytest.raises(RuntimeError, match="as_strided"):
+        part.as_strided((2,), (1,), 0)
 
 
 # ----- beside PyTorch -----
