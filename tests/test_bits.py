@@ -195,6 +195,13 @@ def test_bytes_that_are_seen_as_truth_values_count_as_one():
     assert (seen.sum().item(), (~seen).tolist()) == (2, [False, False, True])
 
 
+@pytest.mark.parametrize("part", [(slice(0, 0),), (slice(None), slice(0, 0))])
+def test_nothing_of_shared_memory_is_seen_as_nothing(part):
+    x = T.from_numpy(np.zeros((3, 4), np.float32))[part]
+    assert x.view(T.int32).shape == x.shape
+    assert x.view(T.float64).shape == (x.shape[0], x.shape[1] // 2)
+
+
 def test_other_elements_of_what_is_seen_whole_can_be_reached():
     seen = T.arange(4.0).view(T.int64)
     assert seen.as_strided((2,), (0,), 1).tolist() == [seen[1].item()] * 2

@@ -1443,16 +1443,32 @@ def test_a_plan_writes_over_nothing_that_the_same_call_reads_elsewhere(write):
         assert rows() == ([0, 2, 4], expected[write])
 
 
+def places_written_over(kernel):
+    """The places in the text of a kernel at which something is written over, which are those of what was read."""
+    found = set()
+    for over, read in re.findall(r"^ *p_(\w+) = p_(\w+)$", kernel, re.MULTILINE):
+        places = [set(re.findall(rf"\bp_{name}\[(.*?)\]", kernel)) for name in (over, read)]
+        assert places[0] == places[1]
+        found |= places[0]
+    return found
+
+
 @pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1)])
 def test_what_is_written_over_is_found_by_the_steps_of_what_was_read(axes):
     """Compilers cannot know that two numbers are one: elements were taken one by one, for 0.06 ms 0.5."""
     x, w = T.ones(8, 32, 1024).permute(axes), T.ones(8, 32, 1024)[:, :, :1].permute(axes)
     y = T.cumsum(x, axes.index(1)) * w + w  # of memory that only this reads
-    told = T.nn.functional.silu(y).sum().kernels()
-    seen = 0
-    for kernel in told.split("\n# "):
-        for over, read in re.findall(r"^ *p_(\w+) = p_(\w+)$", kernel, re.MULTILINE):
-            places = [set(re.findall(rf"\bp_{name}\[(.*?)\]", kernel)) for name in (over, read)]
-            assert places[0] == places[1]
-            seen += any("down_" in place for place in places[0])
-    assert seen
+    kernels = T.nn.functional.silu(y).sum().kernels().split("\n# ")
+    assert any("down_" in place for kernel in kernels for place in places_written_over(kernel))
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_steps_within_rows_are_those_of_what_is_written_over(is_nested):
+    x, out = [Operand(name, T.float32, (8, 2)) for name in ("x", "out")]
+    kernel = loops.Flat(
+        "doubled", ("out = x + x",), {}, None, (x,), (out,), frozenset(),
+        2 * loops.STRIDED, is_nested, None,
+    )  # fmt: skip
+    places = places_written_over(loops.render(kernel, {"out": "x"}).text)
+    assert len(places) == 1
+    assert places.pop().endswith("(i) * step_x")

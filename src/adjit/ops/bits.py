@@ -30,7 +30,7 @@ def in_dtype(input: Tensor, kind: dtypes.dtype) -> Tensor:
         for d in repeated:
             input = input.narrow(d, 0, 1)
         return in_dtype(input, kind).expand(shape)
-    if input.__class__ in tracers:
+    if input.__class__ in tracers or not spec.numel:
         return bits_of(input, kind, shape, strides)
     if input._storage.shared:
         view = sharing_array(_array_on(input).view(kind.numpy))

@@ -586,7 +586,7 @@ def check_index(index: Tensor) -> None:
 def indexed_shape(shape: Shape, indices: Indices) -> Shape:
     """The shape of `x[indices]`."""
     common = broadcast_indices([i for i in indices if i is not None])
-    named = named_axes(indices, range(len(shape)))
+    named = named_axes(indices, range(len(shape)), len(common))
     return tuple([common[~d] if d < 0 else shape[d] for d in named])
 
 
@@ -625,15 +625,17 @@ def as_it_lies(x: Tensor, indices: Indices, values: Tensor) -> tuple[Tensor, Ind
     given = [*indices, *[None] * (x.ndim - len(indices))]
     turned = [given[d] for d in order]
     if values.ndim:
-        axes, shape = named_axes(given, range(x.ndim)), indexed_shape(x.shape, given)
-        values = values.expand(shape).permute([axes.index(a) for a in named_axes(turned, order)])
+        rank = max([index.ndim for index in indices if index is not None])
+        axes, as_they_lie = named_axes(given, range(x.ndim), rank), named_axes(turned, order, rank)
+        values = values.expand(indexed_shape(x.shape, given))
+        values = values.permute([axes.index(a) for a in as_they_lie])
     return x.permute(order), turned, values
 
 
-def named_axes(indices: Indices, names: Sequence[int]) -> list[int]:
-    """The axes of `x[indices]`: those of `x` that are kept, by name, and ~0, ~1, … of the indices."""
+def named_axes(indices: Indices, names: Sequence[int], rank: int) -> list[int]:
+    """The axes of `x[indices]`: those of `x` that are kept, by name, and ~0, ~1, … of indices of a rank."""
     axes = [d for d, i in enumerate(indices) if i is not None]
-    common = [~k for k in range(len(broadcast_indices([i for i in indices if i is not None])))]
+    common = [~k for k in range(rank)]
     kept = [name for d, name in enumerate(names) if d not in axes]
     front = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     return [*kept[:front], *common, *kept[front:]]

@@ -88,8 +88,9 @@ def settle_pending(*, everything: bool = False) -> None:
 
 def ask_for_machine_code() -> None:
     """Count what the program has done, and have the recorders' machine code loaded once that is enough."""
-    if plan_cache.is_on:
-        native.settled(plan_cache.compiler.add_for_later)
+    with lock:
+        if plan_cache.is_on:
+            native.settled(plan_cache.compiler.add_for_later)
 
 
 def _run(batch: list[Any], savers: list[Any] | None) -> None:
