@@ -1444,7 +1444,7 @@ def test_a_plan_writes_over_nothing_that_the_same_call_reads_elsewhere(write):
 
 
 def places_written_over(kernel):
-    """The places in the text of a kernel at which something is written over, which are those of what was read."""
+    """The places in the text of a kernel at which something is written over: those of what was read."""
     found = set()
     for over, read in re.findall(r"^ *p_(\w+) = p_(\w+)$", kernel, re.MULTILINE):
         places = [set(re.findall(rf"\bp_{name}\[(.*?)\]", kernel)) for name in (over, read)]
