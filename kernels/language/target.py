@@ -47,6 +47,7 @@ from numba.core.typed_passes import (
     PreLowerStripPhis,
 )
 from numba.core.typing.templates import Registry
+from numba.core.typing.typeof import typeof_impl
 from numba.core.untyped_passes import (
     DeadBranchPrune,
     FixupArgs,
@@ -430,15 +431,37 @@ class KernelDispatcher(Dispatcher):  # type: ignore[misc]
             return made.entry_point
 
 
-def helper(function: Callable[..., Any]) -> Any:
-    """Mark a function that kernels call; Python cannot call it any more."""
+def _dispatcher(function: Callable[..., Any]) -> KernelDispatcher:
     options = {**OPTIONS, "no_cfunc_wrapper": True}
     return KernelDispatcher(function, targetoptions=options, pipeline_class=Compiler)
 
 
-def _jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+class Helper:
+    """A function that kernels call. Numba hears of it when the first one that does is compiled: an import
+    makes hundreds, and a process that finds its kernels in a cache compiles none."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+
+    @functools.cached_property
+    def dispatcher(self) -> KernelDispatcher:
+        """What compiles it for the types that it is called with."""
+        return _dispatcher(self.py_func)
+
+
+@typeof_impl.register(Helper)
+def _(value: Helper, context: Any) -> Any:
+    return typeof_impl(value.dispatcher, context)
+
+
+def helper(function: Callable[..., Any]) -> Helper:
+    """Mark a function that kernels call; Python cannot call it any more."""
+    return Helper(function)
+
+
+def _jit(**options: Any) -> Callable[[Callable[..., Any]], KernelDispatcher]:
     """What Numba decorates its own functions with, of which kernels call `min` and `max`."""
-    return helper
+    return _dispatcher
 
 
 target_registry[NAME] = KernelContexts

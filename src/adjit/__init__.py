@@ -14,7 +14,22 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import distributed, distributions, func, library, multiprocessing, scipy, user_kernels
+    from . import (
+        accelerator,
+        cpu,
+        distributed,
+        distributions,
+        func,
+        hub,
+        library,
+        models,
+        mps,
+        multiprocessing,
+        scipy,
+        testing,
+        user_kernels,
+        xpu,
+    )
     from .user_kernels import elementwise, kernel, value_and_grad
 
 # Counted in one call of C: a list of all objects would hold tuples that other threads are filling, which fails.
@@ -101,20 +116,13 @@ try:
         _C,
         _dynamo,
         _foreach,
-        _higher_order_ops,
-        _logging,
         _utils,
-        accelerator,
         autograd,
         backends,
         compiler,
-        cpu,
         cuda,
-        hub,
         jit,
         linalg,
-        models,
-        mps,
         nn,
         optim,
         overrides,
@@ -123,11 +131,9 @@ try:
         return_types,
         serialization,
         special,
-        testing,
         types,
         utils,
         version,
-        xpu,
     )
     from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
     from .autograd.modes import (
@@ -183,6 +189,8 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 
 # Loaded at their first use, since few programs use them: together they took half as long as the rest.
 _LATE = {
+    **dict.fromkeys(("_higher_order_ops", "_logging", "accelerator", "cpu", "hub", "models", "mps")),
+    **dict.fromkeys(("testing", "xpu")),
     **dict.fromkeys(("__config__", "amp", "distributed", "distributions", "func", "futures", "fx")),
     **dict.fromkeys(("library", "multiprocessing", "onnx", "scipy")),
     "Future": "futures",
