@@ -35,6 +35,10 @@ from .target import helper as helper
 T = X = Y = Z = A = np.float64
 I = np.int64
 
+# The lanes that short rows, or few columns, fit into which a kernel takes together, None where short rows need
+# more; 0 if it takes each alone. It is compiled for one of these: for all of them it takes three times as long.
+W: int | None = 0
+
 SIGNATURE = "void(int64, int64, int64)"
 
 UNITS = -3  # where the units of all the work stand, seen from the row
@@ -61,8 +65,8 @@ class Row(NamedTuple):
     an index, an input with one for each column ("c") a pointer; what there is one of for a row ("r")
     is returned, in a tuple.
 
-    `short` does the same to short rows, eight at a time: it takes pointers alone, the first row and the one
-    behind the last, and the number of elements, and returns the first row that is left.
+    `short` does the same to short rows, eight at a time: it takes `W`, pointers of inputs and results, the
+    first row, the one behind the last and the number of elements, and returns the first row that is left.
     """
 
     function: Callable[..., Any]

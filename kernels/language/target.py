@@ -441,6 +441,7 @@ class Helper:
     makes hundreds, and a process that finds its kernels in a cache compiles none."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
         self.py_func = function
 
     @functools.cached_property

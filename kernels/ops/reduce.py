@@ -10,7 +10,7 @@ the result's, `A` that of moments.
 import math
 from operator import add, mul, sub
 
-from ..language.abi import A, I, T, X, at, helper, kernel, scalar, shifted, words
+from ..language.abi import A, I, T, W, X, at, helper, kernel, scalar, shifted, words
 from ..language.device import instead_of
 from ..language.lanes import (
     LANES,
@@ -267,60 +267,70 @@ def square_rows_of_block(x, out, rows, length, T):
 
 
 @helper
-def reduce_eight_rows(op, x, i, length, out, to, X, T):
-    """out[to:to + 8] = `op` over eight rows of up to `SHORT` elements from x[i] on."""
-    if length <= 8:
-        fold_rows(op, x, i, length, 8, out, to)
-    elif length <= 16:
-        fold_rows(op, x, i, length, 16, out, to)
-    elif length <= LANES:
-        fold_rows(op, x, i, length, LANES, out, to)
-    else:
+def reduce_eight_rows(op, x, i, length, width, out, to, T):
+    """out[to:to + 8] = `op` over eight short rows from x[i] on; `width` is their `W`."""
+    if width is None:
         reduce_rows_of_block(op, shifted(x, i), shifted(out, to), ROWS, length, T)
+    else:
+        fold_rows(op, x, i, length, width, out, to)
 
 
 @helper
-def reduce_short_rows(op, x, out, start, stop, length, X, T):
-    """`op` over rows of up to `SHORT` elements, in the order of `reduce_span`; the first row that is left."""
+def reduce_short_rows(op, x, out, start, stop, length, width, T):
+    """`op` over short rows, in the order of `reduce_span`; the first row that is left."""
     row = start
-    if length <= SHORT:
-        while row + ROWS <= stop:
-            reduce_eight_rows(op, x, row * length, length, out, row, X, T)
-            row += ROWS
+    while row + ROWS <= stop:
+        reduce_eight_rows(op, x, row * length, length, width, out, row, T)
+        row += ROWS
     return row
-
-
-@instead_of(reduce_short_rows)
-def no_short_rows(op, x, out, start, stop, length, X, T):
-    """On a GPU a row is a unit."""
-    return start
 
 
 @helper
 def square_short_rows(x, out, start, stop, length, T):
     """`reduce_short_rows` for sums of squares, in the order of `dot_span`."""
     row = start
-    if length <= SHORT:
-        while row + ROWS <= stop:
-            square_rows_of_block(shifted(x, row * length), shifted(out, row), ROWS, length, T)
-            row += ROWS
+    while row + ROWS <= stop:
+        square_rows_of_block(shifted(x, row * length), shifted(out, row), ROWS, length, T)
+        row += ROWS
     return row
 
 
-@instead_of(square_short_rows)
-def no_short_squares(x, out, start, stop, length, T):
-    """On a GPU a row is a unit."""
-    return start
+# A kernel's `width` gives its `W`, of its words after the addresses, its units and the bytes of an element.
+
+
+def short_width(words, rows, size):
+    """That of rows that a kernel takes through several steps; their length is the first word."""
+    length = words[0]
+    if rows < ROWS or length > SHORT or length * size > SHORT_BYTES:
+        return 0
+    return next((lanes for lanes in (8, 16, LANES) if length <= lanes), None)
+
+
+def reduced_width(words, rows, size):
+    """That of rows of which all that is done is one step."""
+    return short_width(words, rows, 1)
+
+
+def sum_width(words, rows, size):
+    """That of sums: those of two to four elements are vectors of rows."""
+    return 4 if rows >= ROWS and 2 <= words[0] <= 4 else reduced_width(words, rows, size)
+
+
+def squares_width(words, rows, size):
+    """That of sums of squares, for which all short rows are alike."""
+    return None if rows >= ROWS and words[0] <= SHORT else 0
+
+
+def columns_width(words, units, size):
+    """That of columns: the lanes that all of them fit into, which the second word counts."""
+    return next((lanes for lanes in (8, 16) if words[1] <= lanes), 0)
 
 
 @helper
-def sum_rows_of_block(x, out, first, rows, length, X, T):
-    """out[first + k] = the sum of row k of x, of up to `SHORT` elements, in the order of `reduce_span`."""
+def sum_rows_of_block(x, out, first, rows, length, width, X, T):
+    """out[first + k] = the sum of row k of x, of a short one, in the order of `reduce_span`."""
     sums = shifted(out, first)
-    if 2 <= length <= 4:
-        sum_shortest_rows(x, sums, 0, rows, length, T)
-        return
-    for row in range(reduce_short_rows(add, x, sums, 0, rows, length, X, T), rows):
+    for row in range(reduce_short_rows(add, x, sums, 0, rows, length, width, T), rows):
         sums[row] = reduce_span(add, x, row * length, (row + 1) * length, X(0), T)
 
 
@@ -329,10 +339,13 @@ def sum_rows(args, start, stop):
     """out[row, chunk] = the sum of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    if 2 <= length <= 4:
+    unit = start
+    if W == 4:
         sum_shortest_rows(x, out, start, stop, length, T)
-        return
-    unit = reduce_short_rows(add, x, out, start, stop, length, X, T)
+        unit = stop
+    elif W != 0:
+        sum_rows_of_block(shifted(x, start * length), out, start, stop - start, length, W, X, T)
+        unit = stop
     while unit < stop:
         begin, end = chunk_of(unit, length, step, chunks)
         if (
@@ -349,6 +362,7 @@ def sum_rows(args, start, stop):
             unit += 1
 
 
+sum_rows.width = sum_width
 sum_rows.folds = "sum"  # read by the scheduler: such a kernel may join what it sums
 
 
@@ -357,9 +371,15 @@ def prod_rows(args, start, stop):
     """out[row, chunk] = the product of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(reduce_short_rows(mul, x, out, start, stop, length, X, T), stop):
+    first = start
+    if W != 0:
+        first = reduce_short_rows(mul, x, out, start, stop, length, W, T)
+    for unit in range(first, stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(mul, x, begin, end, X(1), T)
+
+
+prod_rows.width = reduced_width
 
 
 @kernel
@@ -367,11 +387,15 @@ def max_rows(args, start, stop):
     """out[row, chunk] = the largest element of a chunk of a row, NaN if there is one."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(reduce_short_rows(max, x, out, start, stop, length, X, T), stop):
+    first = start
+    if W != 0:
+        first = reduce_short_rows(max, x, out, start, stop, length, W, T)
+    for unit in range(first, stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(max, x, begin, end, x[begin], T)
 
 
+max_rows.width = reduced_width
 max_rows.folds = "max"
 
 
@@ -380,11 +404,15 @@ def min_rows(args, start, stop):
     """out[row, chunk] = the smallest element of a chunk of a row, NaN if there is one."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(reduce_short_rows(min, x, out, start, stop, length, X, T), stop):
+    first = start
+    if W != 0:
+        first = reduce_short_rows(min, x, out, start, stop, length, W, T)
+    for unit in range(first, stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(min, x, begin, end, x[begin], T)
 
 
+min_rows.width = reduced_width
 min_rows.folds = "min"
 
 
@@ -393,11 +421,15 @@ def square_rows(args, start, stop):
     """out[row, chunk] = the sum of the squares of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], T), at(p[1], T), p[2], p[3], p[4]
-    for unit in range(square_short_rows(x, out, start, stop, length, T), stop):
+    first = start
+    if W != 0:
+        first = square_short_rows(x, out, start, stop, length, T)
+    for unit in range(first, stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = dot_span(x, begin, x, begin, end - begin, T)
 
 
+square_rows.width = squares_width
 square_rows.folds = "squares"
 
 
@@ -412,8 +444,9 @@ def some_of_row(x, i, count, X, T):
 
 
 @helper
-def reduce_few_columns(op, p, start, stop, rest, X, T):
-    """`reduce_columns` where there are no more columns than `rest` has lanes."""
+def reduce_few_columns(op, args, start, stop, width, X, T):
+    """`reduce_columns` where there are no more than `width` columns."""
+    p, rest = words(args), spread_over(X(0), width)
     x, out = at(p[0], X), at(p[1], T)
     length, inner, step, chunks = p[2], p[3], p[4], p[5]
     for part in range(start, stop):
@@ -439,12 +472,6 @@ def reduce_few_columns(op, p, start, stop, rest, X, T):
 def reduce_columns(op, args, start, stop, X, T):
     """Walks along the rows, so that memory is read in order; results stay in the first cache."""
     p = words(args)
-    if p[3] <= 8:
-        reduce_few_columns(op, p, start, stop, spread_over(X(0), 8), X, T)
-        return
-    if p[3] <= 16:
-        reduce_few_columns(op, p, start, stop, spread_over(X(0), 16), X, T)
-        return
     x, out = at(p[0], X), at(p[1], T)
     length, inner, step, chunks, strip, strips = p[2], p[3], p[4], p[5], p[6], p[7]
     for unit in range(start, stop):
@@ -490,9 +517,13 @@ def reduce_columns(op, args, start, stop, X, T):
 @kernel
 def sum_columns(args, start, stop):
     """out[matrix, chunk, column] = the sum of a chunk of a column."""
-    reduce_columns(add, args, start, stop, X, T)
+    if W == 0:
+        reduce_columns(add, args, start, stop, X, T)
+    else:
+        reduce_few_columns(add, args, start, stop, W, X, T)
 
 
+sum_columns.width = columns_width
 sum_columns.folds = "columns"
 
 
@@ -526,19 +557,37 @@ def add_row(out, to, x, room, count, row, rows, T):
 @kernel
 def prod_columns(args, start, stop):
     """out[matrix, chunk, column] = the product of a chunk of a column."""
-    reduce_columns(mul, args, start, stop, X, T)
+    if W == 0:
+        reduce_columns(mul, args, start, stop, X, T)
+    else:
+        reduce_few_columns(mul, args, start, stop, W, X, T)
+
+
+prod_columns.width = columns_width
 
 
 @kernel
 def max_columns(args, start, stop):
     """out[matrix, chunk, column] = the largest element of a chunk of a column."""
-    reduce_columns(max, args, start, stop, X, T)
+    if W == 0:
+        reduce_columns(max, args, start, stop, X, T)
+    else:
+        reduce_few_columns(max, args, start, stop, W, X, T)
+
+
+max_columns.width = columns_width
 
 
 @kernel
 def min_columns(args, start, stop):
     """out[matrix, chunk, column] = the smallest element of a chunk of a column."""
-    reduce_columns(min, args, start, stop, X, T)
+    if W == 0:
+        reduce_columns(min, args, start, stop, X, T)
+    else:
+        reduce_few_columns(min, args, start, stop, W, X, T)
+
+
+min_columns.width = columns_width
 
 
 # extremes and where they are: values and indices; the first NaN, or the first of equal elements

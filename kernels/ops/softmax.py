@@ -8,8 +8,7 @@ fixed order.
 import math
 from operator import add, mul, sub
 
-from ..language.abi import STATUS_VALUE, I, Row, T, at, helper, kernel, shifted, words
-from ..language.device import instead_of
+from ..language.abi import STATUS_VALUE, I, Row, T, W, at, helper, kernel, shifted, words
 from ..language.lanes import (
     LANES,
     ROWS,
@@ -17,7 +16,6 @@ from ..language.lanes import (
     load,
     load_over,
     load_some,
-    size_of,
     spread,
     spread_as,
     spread_over,
@@ -25,7 +23,7 @@ from ..language.lanes import (
     store,
     store_some,
 )
-from .reduce import SHORT, SHORT_BYTES, dot_span, reduce_eight_rows, reduce_span, strip_of
+from .reduce import SHORT, dot_span, reduce_eight_rows, reduce_span, short_width, strip_of
 
 BLOCK = 1024
 STRIP = 64
@@ -70,22 +68,10 @@ def softmax_row(exp, x, i, out, j, count, T):
 
 
 @helper
-def with_each_row(rest, op, x, i, length, numbers, out):
-    """out[:] = `op` of each of eight rows from x[i] on and of its number; rows have up to as many elements
-    as `rest` has lanes, and what lies behind them is written over."""
-    for k in range(ROWS):
-        row = load_over(rest, x, i + k * length, length)
-        store(out, k * length, combine(op, row, spread_as(rest, numbers[k])))
-
-
-@helper
-def with_each_short_row(op, x, i, length, numbers, out, T):
-    """`with_each_row` for rows of any length; behind those of up to `LANES` elements `out` is written over."""
-    if length <= 16:
-        with_each_row(spread_over(T(0), 16), op, x, i, length, numbers, out)
-    elif length <= LANES:
-        with_each_row(spread(T(0)), op, x, i, length, numbers, out)
-    else:
+def with_each_row(op, x, i, length, width, numbers, out, T):
+    """out[:] = `op` of each of eight short rows from x[i] on and of its number; behind those of up to `LANES`
+    elements it is written over."""
+    if width is None:
         whole = length // LANES * LANES
         for k in range(ROWS):
             number = spread(numbers[k])
@@ -95,49 +81,47 @@ def with_each_short_row(op, x, i, length, numbers, out, T):
             if whole < length:
                 rest = load_some(row, whole, length - whole, T(0))
                 store_some(made, whole, combine(op, rest, number), length - whole)
+    else:
+        none = spread_over(T(0), width)
+        for k in range(ROWS):
+            row = load_over(none, x, i + k * length, length)
+            store(out, k * length, combine(op, row, spread_as(none, numbers[k])))
 
 
 @helper
-def finish_short_rows(op, x, length, numbers, spare, out, T):
-    """`with_each_short_row` where nothing behind the rows is to be written over."""
-    if length > LANES:
-        with_each_short_row(op, x, 0, length, numbers, out, T)
+def finish_short_rows(op, x, length, width, numbers, spare, out, T):
+    """`with_each_row` where nothing behind the rows is to be written over."""
+    if width is None:
+        with_each_row(op, x, 0, length, width, numbers, out, T)
     else:
-        with_each_short_row(op, x, 0, length, numbers, spare, T)
+        with_each_row(op, x, 0, length, width, numbers, spare, T)
         for k in range(ROWS * length):
             out[k] = spare[k]
 
 
 @helper
-def add_exponentials(exp, x, i, length, bases, moved, powers, totals, T):
+def add_exponentials(exp, x, i, length, width, bases, moved, powers, totals, T):
     """Eight short rows less a number each, the exponentials of these, and their sums."""
-    with_each_short_row(sub, x, i, length, bases, moved, T)
+    with_each_row(sub, x, i, length, width, bases, moved, T)
     for k in range(ROWS * length):
         powers[k] = exp(moved[k])
-    reduce_eight_rows(add, powers, 0, length, totals, 0, T, T)
+    reduce_eight_rows(add, powers, 0, length, width, totals, 0, T)
 
 
 @helper
-def softmax_short_rows(exp, x, out, start, stop, length, T):
+def softmax_short_rows(width, exp, x, out, start, stop, length, T):
     """`softmax_row` for short rows, eight at a time; the first row that is left."""
     numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if length * size_of(T) <= SHORT_BYTES:
-        while row + ROWS <= stop:
-            i = row * length
-            reduce_eight_rows(max, x, i, length, numbers, 0, T, T)
-            add_exponentials(exp, x, i, length, numbers, moved, powers, numbers, T)
-            for k in range(ROWS):
-                numbers[k] = T(1) / numbers[k]
-            finish_short_rows(mul, powers, length, numbers, moved, shifted(out, i), T)
-            row += ROWS
+    while row + ROWS <= stop:
+        i = row * length
+        reduce_eight_rows(max, x, i, length, width, numbers, 0, T)
+        add_exponentials(exp, x, i, length, width, numbers, moved, powers, numbers, T)
+        for k in range(ROWS):
+            numbers[k] = T(1) / numbers[k]
+        finish_short_rows(mul, powers, length, width, numbers, moved, shifted(out, i), T)
+        row += ROWS
     return row
-
-
-@instead_of(softmax_short_rows)
-def no_softmax_rows(exp, x, out, start, stop, length, T):
-    """On a GPU a row is a unit."""
-    return start
 
 
 @kernel
@@ -145,11 +129,14 @@ def softmax_rows(args, start, stop):
     """out[row, i] = exp(x[row, i]) over the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    first = softmax_short_rows(math.exp, x, out, start, stop, length, T)
+    first = start
+    if W != 0:
+        first = softmax_short_rows(W, math.exp, x, out, start, stop, length, T)
     for row in range(first, stop):
         softmax_row(math.exp, x, row * length, out, row * length, length, T)
 
 
+softmax_rows.width = short_width
 softmax_rows.row = Row(softmax_row, ("exp",), "e", "e", softmax_short_rows)
 
 
@@ -163,26 +150,19 @@ def log_softmax_row(exp, log, x, i, out, j, count, T):
 
 
 @helper
-def log_softmax_short_rows(exp, log, x, out, start, stop, length, T):
+def log_softmax_short_rows(width, exp, log, x, out, start, stop, length, T):
     """`log_softmax_row` for short rows, eight at a time; the first row that is left."""
     numbers, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if length * size_of(T) <= SHORT_BYTES:
-        while row + ROWS <= stop:
-            i = row * length
-            reduce_eight_rows(max, x, i, length, numbers, 0, T, T)
-            add_exponentials(exp, x, i, length, numbers, moved, powers, numbers, T)
-            for k in range(ROWS):
-                numbers[k] = log(numbers[k])
-            finish_short_rows(sub, moved, length, numbers, powers, shifted(out, i), T)
-            row += ROWS
+    while row + ROWS <= stop:
+        i = row * length
+        reduce_eight_rows(max, x, i, length, width, numbers, 0, T)
+        add_exponentials(exp, x, i, length, width, numbers, moved, powers, numbers, T)
+        for k in range(ROWS):
+            numbers[k] = log(numbers[k])
+        finish_short_rows(sub, moved, length, width, numbers, powers, shifted(out, i), T)
+        row += ROWS
     return row
-
-
-@instead_of(log_softmax_short_rows)
-def no_log_softmax_rows(exp, log, x, out, start, stop, length, T):
-    """On a GPU a row is a unit."""
-    return start
 
 
 @kernel
@@ -190,36 +170,32 @@ def log_softmax_rows(args, start, stop):
     """out[row, i] = x[row, i] minus the logarithm of the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    first = log_softmax_short_rows(math.exp, math.log, x, out, start, stop, length, T)
+    first = start
+    if W != 0:
+        first = log_softmax_short_rows(W, math.exp, math.log, x, out, start, stop, length, T)
     for row in range(first, stop):
         log_softmax_row(math.exp, math.log, x, row * length, out, row * length, length, T)
 
 
+log_softmax_rows.width = short_width
 log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e", log_softmax_short_rows)
 
 
 @helper
-def logsumexp_short_rows(exp, log, x, out, start, stop, length, T):
+def logsumexp_short_rows(width, exp, log, x, out, start, stop, length, T):
     """`logsumexp_rows` over short rows, eight rows at a time; the first row that is left."""
     tops, totals, moved, powers = stack(T, ROWS), stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if length * size_of(T) <= SHORT_BYTES:
-        while row + ROWS <= stop:
-            i = row * length
-            reduce_eight_rows(max, x, i, length, tops, 0, T, T)
-            add_exponentials(exp, x, i, length, tops, moved, powers, totals, T)
-            for k in range(ROWS):
-                totals[k] = log(totals[k])
-            for k in range(ROWS):  # one that is infinite, or NaN, is the result
-                out[row + k] = totals[k] + tops[k] if tops[k] - tops[k] == T(0) else tops[k]
-            row += ROWS
+    while row + ROWS <= stop:
+        i = row * length
+        reduce_eight_rows(max, x, i, length, width, tops, 0, T)
+        add_exponentials(exp, x, i, length, width, tops, moved, powers, totals, T)
+        for k in range(ROWS):
+            totals[k] = log(totals[k])
+        for k in range(ROWS):  # one that is infinite, or NaN, is the result
+            out[row + k] = totals[k] + tops[k] if tops[k] - tops[k] == T(0) else tops[k]
+        row += ROWS
     return row
-
-
-@instead_of(logsumexp_short_rows)
-def no_logsumexp_rows(exp, log, x, out, start, stop, length, T):
-    """On a GPU a row is a unit."""
-    return start
 
 
 @kernel
@@ -227,10 +203,15 @@ def logsumexp_rows(args, start, stop):
     """out[row] = the logarithm of the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    first = logsumexp_short_rows(math.exp, math.log, x, out, start, stop, length, T)
+    first = start
+    if W != 0:
+        first = logsumexp_short_rows(W, math.exp, math.log, x, out, start, stop, length, T)
     for row in range(first, stop):
         top, total = sum_of_exponentials(math.exp, x, row * length, length, T)
         out[row] = math.log(total) + top if top - top == T(0) else top
+
+
+logsumexp_rows.width = short_width
 
 
 @helper
@@ -290,68 +271,54 @@ def loss_of_row(x, begin, wanted, ignored, top, log_total, T):
 
 
 @helper
-def cross_entropy_short_rows(exp, log, x, target, losses, logs, classes, ignored, start, stop, T):
+def cross_entropy_short_rows(
+    width, exp, log, x, target, losses, logs, classes, ignored, start, stop, T
+):
     """Losses over short rows of classes, eight rows at a time; the first row that is left, or whose target is
     wrong."""
     tops, totals, moved, powers = stack(T, ROWS), stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if classes * size_of(T) <= SHORT_BYTES:
-        while row + ROWS <= stop:
-            for k in range(row, row + ROWS):
-                if not is_class(target[k], classes, ignored):
-                    return k
-            i = row * classes
-            reduce_eight_rows(max, x, i, classes, tops, 0, T, T)
-            add_exponentials(exp, x, i, classes, tops, moved, powers, totals, T)
-            for k in range(ROWS):
-                totals[k] = log(totals[k])
-            for k in range(ROWS):
-                logs[row + k] = totals[k] + tops[k]
-                wanted, begin = target[row + k], i + k * classes
-                losses[row + k] = loss_of_row(x, begin, wanted, ignored, tops[k], totals[k], T)
-            row += ROWS
+    while row + ROWS <= stop:
+        for k in range(row, row + ROWS):
+            if not is_class(target[k], classes, ignored):
+                return k
+        i = row * classes
+        reduce_eight_rows(max, x, i, classes, width, tops, 0, T)
+        add_exponentials(exp, x, i, classes, width, tops, moved, powers, totals, T)
+        for k in range(ROWS):
+            totals[k] = log(totals[k])
+        for k in range(ROWS):
+            logs[row + k] = totals[k] + tops[k]
+            wanted, begin = target[row + k], i + k * classes
+            losses[row + k] = loss_of_row(x, begin, wanted, ignored, tops[k], totals[k], T)
+        row += ROWS
     return row
-
-
-@instead_of(cross_entropy_short_rows)
-def no_cross_entropy_rows(exp, log, x, target, losses, logs, classes, ignored, start, stop, T):
-    """On a GPU a row is a unit."""
-    return start
 
 
 @helper
 def cross_entropy_backward_short_rows(
-    exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
+    width, exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
 ):
     """Gradients over short rows of classes, eight rows at a time; the first row that is left."""
     factors, moved, powers = stack(T, ROWS), stack(T, ROOM), stack(T, ROOM)
     row = start
-    if classes * size_of(T) <= SHORT_BYTES:
-        while row + ROWS <= stop:
-            i = row * classes
-            for k in range(ROWS):
-                factors[k] = scale[(row + k) * step]
-            with_each_short_row(sub, x, i, classes, shifted(logs, row), moved, T)
-            for k in range(ROWS * classes):
-                powers[k] = exp(moved[k])
-            finish_short_rows(mul, powers, classes, factors, moved, shifted(gx, i), T)
-            for k in range(ROWS):
-                wanted, begin = target[row + k], i + k * classes
-                if wanted == ignored:
-                    for j in range(begin, begin + classes):
-                        gx[j] = T(0)
-                else:
-                    gx[begin + wanted] -= factors[k]
-            row += ROWS
+    while row + ROWS <= stop:
+        i = row * classes
+        for k in range(ROWS):
+            factors[k] = scale[(row + k) * step]
+        with_each_row(sub, x, i, classes, width, shifted(logs, row), moved, T)
+        for k in range(ROWS * classes):
+            powers[k] = exp(moved[k])
+        finish_short_rows(mul, powers, classes, width, factors, moved, shifted(gx, i), T)
+        for k in range(ROWS):
+            wanted, begin = target[row + k], i + k * classes
+            if wanted == ignored:
+                for j in range(begin, begin + classes):
+                    gx[j] = T(0)
+            else:
+                gx[begin + wanted] -= factors[k]
+        row += ROWS
     return row
-
-
-@instead_of(cross_entropy_backward_short_rows)
-def no_cross_entropy_backward_rows(
-    exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
-):
-    """On a GPU a row is a unit."""
-    return start
 
 
 @kernel
@@ -360,9 +327,11 @@ def cross_entropy_rows(args, start, stop):
     p = words(args)
     x, target, losses, logs = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], T)
     status, classes, ignored = at(p[6], I), p[7], p[8]
-    first = cross_entropy_short_rows(
-        math.exp, math.log, x, target, losses, logs, classes, ignored, start, stop, T
-    )
+    first = start
+    if W != 0:
+        first = cross_entropy_short_rows(
+            W, math.exp, math.log, x, target, losses, logs, classes, ignored, start, stop, T
+        )
     for row in range(first, stop):
         wanted = target[row]
         if not is_class(wanted, classes, ignored):
@@ -373,6 +342,9 @@ def cross_entropy_rows(args, start, stop):
         log_total = math.log(total)
         logs[row] = log_total + top
         losses[row] = loss_of_row(x, begin, wanted, ignored, top, log_total, T)
+
+
+cross_entropy_rows.width = short_width
 
 
 @kernel
@@ -395,9 +367,11 @@ def cross_entropy_backward_rows(args, start, stop):
     p = words(args)
     scale, x, target, logs, gx = at(p[0], T), at(p[1], T), at(p[2], I), at(p[3], T), at(p[4], T)
     classes, ignored, step = p[5], p[6], p[7]
-    first = cross_entropy_backward_short_rows(
-        math.exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
-    )
+    first = start
+    if W != 0:
+        first = cross_entropy_backward_short_rows(
+            W, math.exp, scale, step, x, target, logs, gx, classes, ignored, start, stop, T
+        )
     for row in range(first, stop):
         begin, end = row * classes, (row + 1) * classes
         wanted, log_total = target[row], logs[row]
@@ -409,6 +383,9 @@ def cross_entropy_backward_rows(args, start, stop):
             for i in range(begin, end):
                 gx[i] = math.exp(x[i] - log_total) * factor
             gx[begin + wanted] -= factor
+
+
+cross_entropy_backward_rows.width = short_width
 
 
 @helper

@@ -133,10 +133,7 @@ def _launch_recipe(
     place: devices.device,
 ) -> Recipe:
     """The recipe behind a launch."""
-    made = [
-        Step(k if isinstance(k, Source) else instantiate(k, bind), int(count), int(size))
-        for k, count, size in steps
-    ]
+    made = [Step(_source(k, int(n), words, bind, place), int(n), int(size)) for k, n, size in steps]
     fails = None
     if fallible:
         fails = fallible if callable(fallible) else _status_error(messages)
@@ -151,6 +148,18 @@ def _launch_recipe(
         fold=Reduction(folds, bind.get("X", bind["T"]), bind["T"], words) if folds else None,
     )
     return recipe
+
+
+def _source(
+    kernel: Kernel, n: int, words: tuple[int, ...], bind: dict[str, dtype], place: devices.device
+) -> Source:
+    """The source of a step. A kernel with a `width` is compiled for that of its rows or columns, which on a GPU
+    are units.
+    """
+    if isinstance(kernel, Source):
+        return kernel
+    width = getattr(kernel, "width", None) if place is devices.CPU else None
+    return instantiate(kernel, bind, width(words, n, bind["T"].itemsize) if width else 0)
 
 
 def _status_error(messages: Messages) -> Fails:

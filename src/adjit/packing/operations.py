@@ -79,6 +79,19 @@ def reductions(kind: Any) -> None:
         run(lambda x, name=name: getattr(x, name)(), x)
 
 
+def rows_and_columns(kind: Any) -> None:
+    """Many short rows, and few columns: kernels are compiled for how many vectors they take (`W`)."""
+    for length in (3, 8, 10, 16, 30, 100):
+        x, classes = drawn(16, length, kind=kind), torch.arange(16) % length
+        for dim in (0, 1):
+            for name in ("sum", "mean", "amax", "amin", "prod", "softmax", "log_softmax"):
+                run(lambda x, name=name, dim=dim: getattr(x, name)(dim=dim), x)
+            run(lambda x, dim=dim: x.logsumexp(dim), x)
+            run(lambda x, dim=dim: x.norm(dim=dim), x)
+        for rows in (x, x.detach()[:4].requires_grad_()):
+            run(lambda x, y=classes: F.cross_entropy(x, y[: len(x)]), rows)
+
+
 def products(kind: Any) -> None:
     """Products of matrices, vectors and batches, and what linear algebra has."""
     a, b, v, w = (drawn(*s, kind=kind) for s in ((4, 6), (6, 5), (6,), (4,)))
@@ -248,6 +261,7 @@ def sequences() -> None:
 
 
 PROGRAMS: list[Callable[[], None]] = [
-    *(partial(of, kind) for kind in FLOATS for of in (factories, reductions, products, moves, losses)),
+    *(partial(of, kind) for kind in FLOATS for of in (
+        factories, reductions, rows_and_columns, products, moves, losses)),
     whole_numbers, lookups, normalising, convolutions, sequences,
 ]  # fmt: skip

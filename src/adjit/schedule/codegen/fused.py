@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ...kernels.language.lanes import BLOCK, LANES
-from ...kernels.ops.reduce import SHORT, SHORT_BYTES
+from ...kernels.language.lanes import BLOCK, LANES, ROWS
+from ...kernels.ops.reduce import SHORT, SHORT_BYTES, sum_width
 from ..planning.recipe import GRAIN, Element, Flat, Operand, Reduction, Source, Step, Text
 from .body import Pasted, own
 from .loops import (
@@ -96,13 +96,12 @@ def kernel(
     if sums:
         length, chunk, chunks = sums[0].fold.words
         size = max([s.fold.given.itemsize for s in sums])
-        together = ""
-        if on_host and chunks == 1 and is_short(length, size):
-            together = f"BLOCK // {LANES}" if length <= LANES else "ROWS"
-        asked = asked_for(loop, [*inputs, *outputs], pasted) if on_host and not together else []
+        are_short = on_host and chunks == 1 and is_short(length, size)
+        asked = asked_for(loop, [*inputs, *outputs], pasted) if on_host and not are_short else []
         source = render_sums(
-            name, pasted, inputs, outputs, sums, frozenset(logical), over, together, asked
-        )
+            name, pasted, inputs, outputs, sums, frozenset(logical), over,
+            sum_width((length,), ROWS, size) if are_short else 0, asked,
+        )  # fmt: skip
         units = shape[0] // max(length, 1) * chunks
         grain = max(1, GRAIN // max(chunk, 1))
         step = Step(shared(source, f"{label}, sum"), units, grain)
@@ -209,16 +208,16 @@ def render_sums(
     sums: Sequence[FusedSum],
     logical: frozenset[str],
     over: Mapping[str, str],
-    together: str,
+    width: int | None,
     asked: Sequence[Operand],
 ) -> Source:
     """The source of a fused kernel that sums some of its values over chunks of rows.
 
-    The values of a block stay on the stack until they are summed, in the order of `sum_rows`. Of short rows so
-    many share a block as `together` says: a loop over one of them alone would leave much of a vector empty.
-    Operands in `asked` are fetched ahead.
+    The values of a block stay on the stack until they are summed, in the order of `sum_rows`. `width` is `W`
+    where rows are short, else 0: short ones share a block, as a loop over one of them alone would leave much
+    of a vector empty. Operands in `asked` are fetched ahead.
     """
-    are_short = bool(together)
+    are_short, together = width != 0, "ROWS" if width is None else f"BLOCK // {LANES}"
     block = "ROOM" if together == "ROWS" else "BLOCK"
     read = [o for o in inputs if o.strides is not None]
     repeated = {o.name for o in read if not any(o.strides or ())}
@@ -271,11 +270,14 @@ def render_sums(
             "first, count = unit * length, rows * length",
             *blocks,
         ]
-        units += [
-            f"sum_rows_of_block(block{k}, p_sum{k}, unit, rows, length, {s.fold.given.stored}, "
-            f"{s.fold.result.stored})"
-            for k, s in enumerate(sums)
-        ]
+        for k, s in enumerate(sums):
+            given, made = s.fold.given.stored, s.fold.result.stored
+            if width == 4:
+                of_four = f"block{k}, shifted(p_sum{k}, unit), 0, rows, length, {made}"
+                units.append(f"sum_shortest_rows({of_four})")
+            else:
+                of_all = f"block{k}, p_sum{k}, unit, rows, length, {width}, {given}, {made}"
+                units.append(f"sum_rows_of_block({of_all})")
         every = f"for unit in range(start, stop, {together}):"
     else:
         units, every = _units_of_chunks(blocks, sums), "for unit in range(start, stop):"
@@ -296,10 +298,10 @@ KNOWN = {
         ("ROWS", "fold", "prefetch", "spread", "stack"), "adjit.kernels.language.lanes"
     ),
     **dict.fromkeys(
-        ("BLOCK", "ROOM", "squares_onto", "sum_onto", "sum_rows_of_block"),
+        ("BLOCK", "ROOM", "squares_onto", "sum_onto", "sum_rows_of_block", "sum_shortest_rows"),
         "adjit.kernels.ops.reduce",
     ),
-    "scalar": "adjit.kernels.language.abi",
+    **dict.fromkeys(("scalar", "shifted"), "adjit.kernels.language.abi"),
 }
 
 

@@ -123,7 +123,7 @@ class RowFunction(NamedTuple):
         """The lines that call that, and the function itself for the rows that are left."""
         row, kind = self.call.row, self.call.kind.stored
         assert row.short is not None
-        given = [*self.scalars, *(pointers[name] for name in (*self.values, *self.whole))]
+        given = ["None", *self.scalars, *(pointers[name] for name in (*self.values, *self.whole))]
         called = f"{row.short.__name__}({', '.join(given)}, 0, rows, count, {kind})"
         places = {name: (pointer, "k * count") for name, pointer in pointers.items()}
         return [f"for k in range({called}, rows):", f"    {self.text(places, ())}"]

@@ -26,6 +26,7 @@ Kernels with a CUDA side of their own, marked by `on_device`, have their blocks 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import math
 import re
@@ -204,7 +205,7 @@ class _Room:
         if function in seen:
             return False
         seen.add(function)
-        values = [function.__globals__.get(n) for n in function.__code__.co_names]
+        values = [function.__globals__.get(n) for n in _names_in(function)]
         return any(self.replaced.get(id(v)) in BY_WARPS for v in values) or any(
             self._has_lanes(v, seen) for v in values if _is_helper(v)
         )
@@ -222,6 +223,7 @@ class _Room:
         definition.name, definition.decorator_list, definition.returns = called, [], None
         for argument in definition.args.args:
             argument.annotation = None
+        definition = _EachAlone().visit(definition)
         if is_generated:
             definition = _Rooms(self).visit(definition)
         if len(self.done) == 1:  # as on the CPU, only the kernel itself has functions of its T
@@ -271,6 +273,24 @@ class _Room:
 def _is_helper(value: Any) -> bool:
     """Whether a global of a kernel is a function of the kernels room, compiled by Numba."""
     return hasattr(value, "py_func")
+
+
+@functools.cache
+def _names_in(function: Any) -> frozenset[str]:
+    """The names in what a GPU does of a function."""
+    tree = _EachAlone().visit(parse(written_text(function)))
+    return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name))
+
+
+class _EachAlone(ast.NodeTransformer):
+    """Rows and columns are units: what a kernel does where `W` is not 0 is left out."""
+
+    def visit_If(self, node: ast.If) -> Any:
+        self.generic_visit(node)
+        match node.test:
+            case ast.Compare(ast.Name("W"), [ast.Eq() | ast.NotEq() as how], [ast.Constant(value)]):
+                return node.body if (value == 0) == isinstance(how, ast.Eq) else node.orelse
+        return node
 
 
 class _Stacks(ast.NodeTransformer):

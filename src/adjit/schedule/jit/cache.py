@@ -287,13 +287,15 @@ def _fingerprint() -> str:
 # ----- kernels written by hand -----
 
 
-def instantiate(function: Callable[..., Any], bind: Mapping[str, dtype]) -> Source:
-    """The source of a kernel of the kernels room with its type letters bound to dtypes."""
-    key = (function, tuple(sorted((k, d.stored) for k, d in bind.items())))
+def instantiate(
+    function: Callable[..., Any], bind: Mapping[str, dtype], width: int | None = 0
+) -> Source:
+    """The source of a kernel of the kernels room with its type letters bound to dtypes; `width` is its `W`."""
+    key = (function, tuple(sorted((k, d.stored) for k, d in bind.items())), width)
     source = _instances.get(key)
     if source is None:
         stored = {k: d.stored for k, d in bind.items()}
-        source = _instances[key] = _instantiate(function, stored)
+        source = _instances[key] = _instantiate(function, stored, width)
         source.origin = function, stored
     return source
 
@@ -301,7 +303,9 @@ def instantiate(function: Callable[..., Any], bind: Mapping[str, dtype]) -> Sour
 _instances: dict[Any, Source] = {}
 
 
-def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
+def _instantiate(
+    function: Callable[..., Any], bind: dict[str, str], width: int | None = 0
+) -> Source:
     written = written_text(function)
     tree = parse(written)
     definition = tree.body[0]
@@ -333,6 +337,8 @@ def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
         lines.append(f"from {VECTOR_MATH} import {', '.join(sorted(vector.found))}")
     lines.append("")
     lines += [f"{letter} = {kind}" for letter, kind in sorted(bind.items())]
+    if width != 0:
+        lines.append(f"W = {width}")
     short = "_".join(dict.fromkeys(bind[k] for k in sorted(bind)))
     text = "\n".join(lines) + "\n\n\n" + ast.unparse(tree) + "\n"
     source = Source(function.__name__, text)
