@@ -48,7 +48,13 @@ def batch_norm_training(
     means, scales, *running = moments(x, running_mean, running_var, momentum, eps)
     factor = scales if weight is None else scales * weight
     out = (x - per_channel(means, x)) * per_channel(factor, x)
-    return out if bias is None else out + per_channel(bias, x), means, scales, *running
+    out = out if bias is None else out + per_channel(bias, x)
+    return as_pytorch_lays_it(out), means, scales, *running
+
+
+def as_pytorch_lays_it(out: Tensor) -> Tensor:
+    """Images in the order of the input; signals (N, C, L) report C order."""
+    return layouts.reporting_c_order(out) if out.ndim == 3 else out
 
 
 def moments(
@@ -143,7 +149,7 @@ def batch_norm_backward(
     tilt = slope * scales / count
     factor = scales if weight is None else scales * weight
     inner = upper - per_channel(total / count, x) - centered * per_channel(tilt, x)
-    return inner * per_channel(factor, x), slope, total
+    return as_pytorch_lays_it(inner * per_channel(factor, x)), slope, total
 
 
 @batch_norm_backward.vjp
@@ -182,7 +188,7 @@ def batch_norm_evaluating(
     if weight is not None:
         factor = factor * weight
     shift = -mean * factor if bias is None else bias - mean * factor
-    return x * per_channel(factor, x) + per_channel(shift, x)
+    return as_pytorch_lays_it(x * per_channel(factor, x) + per_channel(shift, x))
 
 
 @batch_norm_evaluating.jvp
@@ -205,7 +211,7 @@ def _(t_x, t_weight, t_bias, t_mean, t_var, x, weight, mean, var, eps):  # type:
 def _(g, x, weight, mean, var, eps, needs):  # type: ignore[no-untyped-def]
     axes = all_but_channels(x)
     scale = (var + eps).rsqrt()
-    found = [g * per_channel(scale if weight is None else scale * weight, x)]
+    found = [as_pytorch_lays_it(g * per_channel(scale if weight is None else scale * weight, x))]
     if weight is not None:
         found.append((g * (x - per_channel(mean, x))).sum(axes) * scale)
     if len(needs) - len(found) > 2:

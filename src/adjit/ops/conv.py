@@ -38,6 +38,11 @@ def channels_last(x: Tensor) -> Tensor:
     return x if x._spec.strides[1] == 1 else as_images(in_memory(x, True), True, x)
 
 
+def models(image: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    """What the order that a result reports comes from: PyTorch brings signals into C order first."""
+    return (image, weight) if image.ndim > 3 else (weight,)
+
+
 def turned_if_deep(image: Tensor, geometry: Geometry) -> Tensor:
     """An image with its channels side by side, where a CPU would copy boxes of it an element at a time.
 
@@ -59,14 +64,15 @@ def product(
         columns = weight.shape[1] * geometry.groups if is_backward else weight.shape[0]
         shape = image.shape[0], *sizes, columns
         zeros = creation.zeros(shape, dtype=image.dtype, device=image.device)
-        return as_images(zeros if bias is None else zeros + bias, True, image, weight)
-    models, image = (image, weight), turned_if_deep(image, geometry)
+        made = zeros if bias is None else zeros + bias
+        return as_images(made, True, *models(image, weight), of_signals=True)
+    orders, image = models(image, weight), turned_if_deep(image, geometry)
     plan = plan_convolve(
         image._spec, weight._spec, geometry, run_cpu.get_num_threads(),
         is_backward=is_backward, has_bias=bias is not None,
     )  # fmt: skip
     added = image if bias is None else bias.contiguous()
-    return as_images(record(plan, (image, weight, added)), True, *models)
+    return as_images(record(plan, (image, weight, added)), True, *orders, of_signals=True)
 
 
 def record(plan: ConvPlan, operands: tuple[Tensor, ...]) -> Tensor:

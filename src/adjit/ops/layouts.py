@@ -51,16 +51,17 @@ def turned(x: Tensor) -> Tensor:
     return made
 
 
-def as_images(x: Tensor, at_end: bool, *models: Tensor) -> Tensor:
+def as_images(x: Tensor, at_end: bool, *models: Tensor, of_signals: bool = False) -> Tensor:
     """The view as (N, C, *) of a tensor in C order that an op made.
 
-    It reports to have its channels last only if one of the models does, as what PyTorch makes of these.
+    It reports to have its channels last only if one of the models does, as what PyTorch makes of these: of
+    signals (N, C, L) in C order, but for ops that take them for images one pixel high (`of_signals`).
     """
     if not at_end:
         return x
     images = x.permute(0, x.ndim - 1, *range(1, x.ndim - 1))
-    is_asked_for = any(reports_channels_last(t._spec) for t in models)
-    return images if is_asked_for else reporting_c_order(images)
+    asked = any(reports_channels_last(t._spec) for t in models if of_signals or t.ndim > 3)
+    return images if asked else reporting_c_order(images)
 
 
 def reporting_c_order(made: Tensor) -> Tensor:

@@ -239,9 +239,9 @@ class Images(NamedTuple):
             return (memory[0], *spatial, memory[-1])
         return (*memory[:2], *spatial)
 
-    def back(self, made: Tensor) -> Tensor:
+    def back(self, made: Tensor, *, of_signals: bool = True) -> Tensor:
         """A result in memory order as a tensor like the input."""
-        out = layouts.as_images(made, self.at_end, self.model)
+        out = layouts.as_images(made, self.at_end, self.model, of_signals=of_signals)
         return out if self.batched else out.squeeze(0)
 
 
@@ -394,8 +394,9 @@ def refuse(name: str, x: Tensor, *kinds: str) -> None:
 
 @operation("LargestValuesBackward0")
 def largest_values(x: Tensor, windows: Windows, n: int) -> Tensor:
-    """The largest elements of windows where no gradient is asked for."""
-    return over_windows(kernels.max_values, x, n, windows, 1.0)
+    """The largest elements of windows where no gradient is asked for: those of signals in C order."""
+    made = over_windows(kernels.max_values, x, n, windows, 1.0)
+    return layouts.reporting_c_order(made) if n == 1 else made
 
 
 batched_planes(largest_values, "n")
@@ -638,7 +639,9 @@ AVERAGE_POOLS = [avg_pool1d, avg_pool2d, avg_pool3d]
 # ---------------------------------------------------------------- windows that divide the input
 
 
-ADAPTIVE_AVERAGE = [mapping(f"AdaptiveAvgPool{n}DBackward0", is_straight=True) for n in (1, 2, 3)]
+ADAPTIVE_AVERAGE = [
+    mapping(f"AdaptiveAvgPool{n}DBackward0", is_straight=True, of_signals=True) for n in (1, 2, 3)
+]
 
 
 @functools.lru_cache(4096)
@@ -837,7 +840,7 @@ def unpool(x: Tensor, places: Tensor, size: Shape) -> Tensor:
         messages={STATUS_INDEX: (RuntimeError, "Found an invalid max index: {0} (output volumes "
                                                f"are of size {volumes})")},
     )  # fmt: skip
-    return images.back(made)
+    return images.back(made, of_signals=False)
 
 
 unpool.linear("x")

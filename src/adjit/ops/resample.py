@@ -102,7 +102,7 @@ def growth(to: AxisMap) -> tuple[float, int]:
     return factor, to.axis if factor < 1 else -to.axis
 
 
-def mapped(x: Tensor, maps: Maps, back: bool) -> Tensor:
+def mapped(x: Tensor, maps: Maps, back: bool, of_signals: bool) -> Tensor:
     """Map axes one after the other: those that shrink most come first, and last on the way back.
 
     Of axes that grow alike the inner one comes first: short lines cost more than long ones.
@@ -113,18 +113,20 @@ def mapped(x: Tensor, maps: Maps, back: bool) -> Tensor:
     order = sorted(maps.axes, key=growth)
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
-    return layouts.as_images(y, at_end, x)
+    return layouts.as_images(y, at_end, x, of_signals=of_signals)
 
 
-def mapping(backward_name: str, is_straight: bool = False) -> Operation:
+def mapping(
+    backward_name: str, is_straight: bool = False, *, of_signals: bool = False
+) -> Operation:
     """An op that maps axes, and under its name in the graph the one that maps gradients back, which may have
-    an edge to what was mapped."""
+    an edge to what was mapped; `of_signals` as `as_images` takes it."""
     back_name = backward_name.replace("Backward", "BackwardBackward")
 
     @operation(backward_name)
     def map_axes(x: Tensor, maps: Maps) -> Tensor:
         """`x` with some axes mapped."""
-        return mapped(x, maps, back=False)
+        return mapped(x, maps, False, of_signals)
 
     map_axes.linear("x")
     map_axes.straight = back_name if is_straight else ""
@@ -138,7 +140,7 @@ def mapping(backward_name: str, is_straight: bool = False) -> Operation:
     @operation(back_name)
     def map_back(g: Tensor, maps: Maps) -> Tensor:
         """The gradient of what was mapped."""
-        return mapped(g, maps, back=True)
+        return mapped(g, maps, True, of_signals)
 
     map_back.linear("g")
 
