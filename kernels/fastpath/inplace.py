@@ -84,7 +84,7 @@ RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_EXTENT = SPEC_NUMEL = BOUND
 STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_LINKS = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_VERSION_COUNTER = BOUND
-TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
+TENSOR_AUTOGRAD_META = TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
 VIEW_BASE = VIEW_PART_SHIFT = VIEW_PART_SPEC = BOUND
 
 SMALL = 1 << 14  # elements; in a larger memory a function may do better to write over them
@@ -288,6 +288,8 @@ def is_part_graded(context, runtime, t, cached, shift, source):
         return False
     is_graded = get(t, TENSOR_NEEDS_GRAD) == true
     if is_graded != (get(t, TENSOR_EDGE) != none):  # a leaf
+        return False
+    if is_graded and get(t, TENSOR_AUTOGRAD_META) != none:  # its gradient may have to be kept
         return False
     history = history_of(runtime, source)
     if history > 1 or (history == 0 and not is_graded):

@@ -140,6 +140,7 @@ def can_assign(t: TensorBase, source: TensorBase) -> bool:
         return False
     base, other = info.base, source._storage
     is_plain = base._spec is storage.spec and not base._offset and t._version_counter is storage
+    is_plain &= base._autograd_meta is None or not base._autograd_meta.retains_grad
     is_alike = (
         given.shape == spec.shape and given.dtype is spec.dtype and given.device is spec.device
     )

@@ -14,7 +14,7 @@ from ..dtypes import dtype, on_default_change
 from ..schedule.codegen.body import Body
 from ..schedule.jit import native
 from ..schedule.settle import float_word
-from . import elementwise_record, elementwise_vjp, primitives, wrong_types
+from . import elementwise_record, elementwise_vjp, old_orders, primitives, wrong_types
 from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
 from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
@@ -160,6 +160,8 @@ class Elementwise(native.Native):
             if len(operands) == self.direct:
                 return self.record(*operands)
             if len(operands) == self.arity + len(self.attributes):
+                if self.name in old_orders.SCALED:
+                    return self.apply(operands, {})
                 given = operands[self.arity :]
                 return elementwise_recorder()(self, operands[: self.arity], given, False)
         return self.apply(operands, attributes)
@@ -171,8 +173,13 @@ class Elementwise(native.Native):
         out = attributes.pop("out", None) if attributes else None
         if len(operands) < self.arity and attributes:
             operands = (*operands, *self._operands_by_name(len(operands), attributes))
+        most = len(self.attributes)
+        if len(operands) > self.arity and self.name in old_orders.SCALED:
+            found = old_orders.in_new_order(self.name, operands)
+            operands, attributes = found or (operands, attributes)
+            most = 0
         given, operands = operands[self.arity :], operands[: self.arity]
-        if len(operands) < self.arity or len(given) > len(self.attributes):
+        if len(operands) < self.arity or len(given) > most:
             raise TypeError(
                 f"{self.name}() takes {self.arity} positional arguments but "
                 f"{len(operands) + len(given)} were given"

@@ -259,7 +259,7 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
         rewrite_history(t, made)
         write.settle_written(storage)
         return
-    if t._spec is storage.spec and fn.saved:
+    if counter is storage and t._spec is storage.spec and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
         saved = list(fn.saved)
         for k, kept in enumerate(saved):
@@ -268,16 +268,17 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
         fn.saved = tuple(saved)
     if info is None:
         edge = made._edge
-        former, retained = _retain_by(t, edge)
+        former, retained = retain_by(t, edge)
         (
             storage.value, counter.version, counter.call_site, t._edge, t._needs_grad, former.retained,
         ) = value, version, call_site, edge, True, retained  # fmt: skip
     else:
         base, edge = info.base, edge_of_slices(t, made)
+        former, retained = retain_by(base, edge)
         (
             storage.value, counter.version, counter.call_site, base._edge, base._needs_grad, t._needs_grad,
-            info.version,
-        ) = value, version, call_site, edge, True, True, -1  # fmt: skip
+            info.version, former.retained,
+        ) = value, version, call_site, edge, True, True, -1, retained  # fmt: skip
         t._current_fn()  # from the new one of the base
     write.settle_written(storage)
 
@@ -307,15 +308,18 @@ def rewrite_history(t: TensorBase, made: TensorBase) -> None:
 def _rewrite(t: TensorBase, made: TensorBase) -> None:
     info, edge = t._view_of, made._edge
     if info is None:
-        former, retained = _retain_by(t, edge)
+        former, retained = retain_by(t, edge)
         t._edge, t._needs_grad, former.retained = edge, True, retained
         return
     base, edge = info.base, edge_of_slices(t, made)
-    base._edge, base._needs_grad, t._needs_grad, info.version = edge, True, True, -1
+    former, retained = retain_by(base, edge)
+    base._edge, base._needs_grad, t._needs_grad, info.version, former.retained = (
+        edge, True, True, -1, retained,
+    )  # fmt: skip
     t._current_fn()
 
 
-def _retain_by(t: TensorBase, edge: Edge | None) -> tuple[Extras | SimpleNamespace, Retained]:
+def retain_by(t: TensorBase, edge: Edge | None) -> tuple[Extras | SimpleNamespace, Retained]:
     """Have the gradient of `t` kept, if it is to be, when it arrives at another edge; where it was kept so
     far, and what is to be kept there from then on."""
     if t._autograd_meta is None or not t._autograd_meta.retains_grad:
@@ -378,10 +382,13 @@ def resize(t: TensorBase, spec: Spec, made: TensorBase | None = None) -> None:
     """
     storage, itemsize = t._storage, spec.dtype.itemsize
     length, room = t._offset + spec.extent, storage.nbytes // itemsize
+    counter = write.counter_of(t)
     if not spec.numel or length <= room:
-        if made is not None:
+        if made is None:
+            t._spec, counter.version = spec, counter.version + 1
+        else:
             adopt(record.make_tensor(storage, spec, t._offset, t._version_counter), made)
-        t._spec = spec
+            t._spec = spec
         return
     if storage.shared:
         raise RuntimeError("Trying to resize storage that is not resizable")
@@ -389,11 +396,8 @@ def resize(t: TensorBase, spec: Spec, made: TensorBase | None = None) -> None:
     if room:
         old = dense_spec(Size((room,)), spec.dtype, spec.device)
         adopt(record.make_tensor(whole, old), record.make_tensor(storage, old).clone())
-    counter = write.counter_of(t)
-    version = counter.version
     if made is not None:
         adopt(record.make_tensor(whole, spec, t._offset), made)
-        version += 1
         counter.call_site = errors.user_call_site()
-    value = whole.value
+    value, version = whole.value, counter.version + 1
     storage.value, storage.spec, t._spec, counter.version = value, whole.spec, spec, version

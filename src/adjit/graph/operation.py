@@ -16,7 +16,7 @@ from ..schedule.codegen.body import constant_subscripts, returned_reads, returni
 from ..schedule.jit import native
 from ..schedule.settle import settle
 from ..storage import Storage
-from . import batching, calls, pushing, record, wrong_types
+from . import batching, calls, old_orders, pushing, record, wrong_types
 from .batching import Rule
 from .levels import is_traced, level_of, tracers
 from .node import (
@@ -319,6 +319,8 @@ class Operation(native.Native):
         try:
             return self._called(args, kwargs)
         except Exception:
+            if found := old_orders.in_new_order(self.name, args):
+                return self(*found[0], **found[1])
             wrong_types.tell(self.function, self.name, args, kwargs)
             raise
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..graph import inplace as writing
-from ..graph import record, wrong_types
+from ..graph import old_orders, record, wrong_types
 from ..graph.elementwise import Choice, Elementwise, elementwise
 from ..graph.export import add_method, export, in_place
 from ..graph.fastpath import elementwise_recorder
@@ -155,8 +155,20 @@ def checked_alpha(alpha: Any, input: Any, other: Any, name: str) -> int | float:
     return alpha
 
 
+def in_new_order(name: str, input: Any, alpha: Any, others: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The second operand and `alpha` of a call that gives these the other way round.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    found = old_orders.in_new_order(name, (input, alpha, *others))
+    if found is None:
+        raise TypeError(f"{name}() takes 2 positional arguments but {2 + len(others)} were given")
+    return found[0][1], found[1]["alpha"]
+
+
 @export(method=True)
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def add(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
     """input + alpha * other, elementwise.
 
     Shapes broadcast and dtypes promote as in PyTorch. Differentiable in both.
@@ -164,6 +176,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     Args:
         input: a tensor.
         other: a tensor or a number.
+        others: `other`, if `alpha` comes before it, as in programs of before 2020.
         alpha: a number, or a tensor without axes that needs no gradient; an integer where both are.
         out: where to write the result.
 
@@ -175,6 +188,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         >>> adjit.tensor([1., 2.]).add(3, alpha=2)
         tensor([7., 8.])
     """
+    if others:
+        other, alpha = in_new_order("add", input, other, others)
     if alpha.__class__ is int and alpha == 1 and out is None:
         return total.record(input, other)
     alpha = checked_alpha(alpha, input, other, "add")
@@ -191,7 +206,7 @@ def subtract_scaled(input: Any, other: Any, alpha: Any) -> tuple[Elementwise, An
 
 
 @export(method=True)
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def sub(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
     """input - alpha * other, elementwise; see `add`.
 
     Raises:
@@ -201,6 +216,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         >>> adjit.tensor([1., 2.]).sub(1)
         tensor([0., 1.])
     """
+    if others:
+        other, alpha = in_new_order("sub", input, other, others)
     if alpha.__class__ is int and alpha == 1 and out is None:
         return difference.record(input, other)
     made = elementwise_recorder()(*subtract_scaled(input, other, alpha))
@@ -208,13 +225,15 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 
 
 @Choice
-def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def add_(input: Any, other: Any, *others: Any, alpha: Any = 1) -> Any:
     """`add`, which takes no `out` here.
 
     Example:
         >>> adjit.tensor([1., 2.]).add(3, alpha=2)
         tensor([7., 8.])
     """
+    if others:
+        other, alpha = in_new_order("add", input, other, others)
     if alpha.__class__ is int and alpha == 1:
         return total, (input, other), ()
     alpha = checked_alpha(alpha, input, other, "add")
@@ -222,19 +241,21 @@ def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 
 @Choice
-def _sub_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def sub_(input: Any, other: Any, *others: Any, alpha: Any = 1) -> Any:
     """`sub`, which takes no `out` here.
 
     Example:
         >>> adjit.tensor([1., 2.]).sub(1)
         tensor([0., 1.])
     """
+    if others:
+        other, alpha = in_new_order("sub", input, other, others)
     return subtract_scaled(input, other, alpha)
 
 
-_add_in_place.for_two_operands, _sub_in_place.for_two_operands = total, difference
-export(public=False, inplace=True, name="add")(_add_in_place)
-export(public=False, inplace=True, name=["sub", "subtract"])(_sub_in_place)
+add_.for_two_operands, sub_.for_two_operands = total, difference
+export(public=False, inplace=True, name="add")(add_)
+export(public=False, inplace=True, name=["sub", "subtract"])(sub_)
 export(method=True, name="subtract")(sub)
 
 

@@ -223,7 +223,7 @@ def allclose(
 
 @export(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
-    """True if two tensors have the same shape, dtype and elements. Looks at the values.
+    """True if two tensors have the same shape and elements, of any dtypes. Looks at the values.
 
     Not differentiable.
 
@@ -235,8 +235,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
         True
     """
     record.check_tensor("equal", "other", 2, other)
-    one, another = input._spec, other._spec
-    if one is not another and (one.shape != another.shape or one.dtype is not another.dtype):
+    if input._spec.shape != other._spec.shape:
         return False
     return bool(_are_equal(input, other))
 

@@ -14,6 +14,7 @@ from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
+from ..graph.state import state
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, numpy_names, wrap_dim
@@ -460,7 +461,27 @@ def product_gradients(
     without_it = scatter_join(x, dim, index, src.masked_fill(single, 1), "prod", include_self)
     lone = gather_grid(g * without_it, dim, index, x.shape)
     rest = gather_grid(g * out, dim, index, x.shape) / src.masked_fill(is_zero, 1)
-    return gx, lone.where(single, rest)
+    gsrc = lone.where(single, rest)
+    return gx, differentiable_without(gsrc, zeros) if state.grad else gsrc
+
+
+@operation("DelayedError", differentiable=(0,))
+def differentiable_without(gradient: Tensor, zeros: Tensor) -> Tensor:
+    """A gradient that has a derivative if each place got one zero at most: of two, `rest` knows nothing."""
+    return gradient * 1
+
+
+@differentiable_without.vjp
+def _(g: Tensor, zeros: Tensor) -> Any:
+    if (zeros > 1).any():
+        raise RuntimeError(
+            "scatter_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to "
+            "the same position in self"
+        )
+    return g, None
+
+
+differentiable_without.batched_as_body()
 
 
 @export(method=True, out=True)

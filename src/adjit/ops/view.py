@@ -520,14 +520,17 @@ def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int
         spec, offset, edge, counter = made._spec, made._offset, made._edge, self._version_counter
         info = SimpleNamespace() if edge is None or self._view_of is None else self._view_of
         version = counter.version + 1
+        former: Any = SimpleNamespace()
+        retained: Any = {}
         if edge is None:
             edge = self._edge
         else:
             fn = edge[0]
             fn.op = view_op(fn.name()[:-1] + "1")
             fn.__class__ = fn.op.node_class
-        self._spec, self._offset, counter.version, self._edge, info.version = (
-            spec, offset, version, edge, version,
+            former, retained = inplace.retain_by(self, edge)
+        self._spec, self._offset, counter.version, self._edge, info.version, former.retained = (
+            spec, offset, version, edge, version, retained,
         )  # fmt: skip
         return self
 

@@ -114,6 +114,11 @@ def _dismiss(queues: list[SimpleQueue[_Task | None]], pending: deque[Future[Any]
         queue.put(None)
 
 
+# PyTorch's names for what loaders are given.
+_collate_fn_t = Callable[[list[Any]], Any]
+_worker_init_fn_t = Callable[[int], None]
+
+
 class _BaseDataLoaderIter(Iterator[Any]):
     """What the iterators of loaders have in common, by the name that PyTorch has for it."""
 
