@@ -696,6 +696,61 @@ def test_retain_grad_of_views_whose_base_is_written():
     same(other.grad, [3.0])
 
 
+PARTS_WRITTEN = {
+    "by index": lambda y, v: y.__setitem__(0, v[0]),
+    "by a number": lambda y, v: y.__setitem__(0, 5),
+    "by a slice": lambda y, v: y[:1].mul_(2),
+    "by a view": lambda y, v: y.view(2).mul_(2),
+    "with history": lambda y, v: y[:1].copy_(v[:1]),
+    "by places": lambda y, v: y.__setitem__(T.tensor([0]), v[:1]),
+    "by a function": lambda y, v: Doubled.apply(y[:1]),
+    "turned": lambda y, v: y.unsqueeze_(1),
+    "all": lambda y, v: y.mul_(2),
+}
+
+
+class Doubled(T.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+
+
+@pytest.mark.parametrize("times", [1, 80])  # by then machine code does it
+@pytest.mark.parametrize("name", PARTS_WRITTEN)
+def test_a_retained_gradient_is_that_of_the_tensor_as_it_is_now(name, times):
+    """Whatever was written through views since it was asked for."""
+    for _ in range(times):
+        x, v = leaf([1.0, 1.0]), leaf([7.0, 8.0])
+        y = x * 1
+        y.retain_grad()
+        PARTS_WRITTEN[name](y, v)
+        (y.reshape(-1) * T.tensor([3.0, 4.0])).sum().backward()
+        same(y.grad.reshape(-1), [3.0, 4.0])
+        assert y.grad.shape == y.shape
+
+
+@pytest.mark.parametrize("way", ["data", "detach", "given"])
+@pytest.mark.parametrize("write", ["exp_", "sigmoid_", "relu_", "tanh_", "sqrt_"])
+def test_what_a_write_saves_is_told_by_the_versions_of_the_tensor(way, write):
+    a = leaf([0.5, 2.0])
+    made = T.ones(2)
+    if way == "given":
+        made.data = T.ones(2)
+    else:
+        made = made.data if way == "data" else made.detach()
+    made.add_(a)
+    getattr(made, write)()
+    made.sum().backward()
+    other = leaf([0.5, 2.0])
+    getattr(1 + other, write[:-1])().sum().backward()
+    same(a.grad, other.grad.tolist())
+
+
 def test_a_view_that_lost_its_history_is_shown():
     x = leaf([1.0])
     with T.no_grad():

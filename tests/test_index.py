@@ -588,6 +588,18 @@ def test_gradients_of_ties_and_zeros():
         )
 
 
+@pytest.mark.parametrize("source", [[0.0, 0.0], [0.0, 2.0]])
+def test_of_products_with_two_zeros_there_is_no_second_derivative(source):
+    x, s = (adjit.tensor(v, dtype=adjit.float64, requires_grad=True) for v in ([2.0], source))
+    made = x.scatter_reduce(0, adjit.tensor([0, 0]), s, "prod").sum()
+    (g,) = adjit.autograd.grad(made, s, create_graph=True)
+    if source[1]:
+        np.testing.assert_array_equal(adjit.autograd.grad(g[0], s)[0].numpy(), [0.0, 2.0])
+    else:
+        with pytest.raises(RuntimeError, match="Double backward is unsupported for src when >1"):
+            adjit.autograd.grad(g[0], s)
+
+
 def test_take_along_dim():
     x = rng.standard_normal((3, 4))
     agree(lambda T, x: T.take_along_dim(x, x.argsort(1), 1), x)

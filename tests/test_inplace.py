@@ -67,10 +67,15 @@ def test_every_write_counts():
         lambda: x.exp_(),
         lambda: x.clamp_(0, 1),
         lambda: x.masked_fill_(x > 0, 1.0),
+        lambda: x.resize_(2, 2),
+        lambda: x.resize_as_(T.ones(8)),
+        lambda: T.add(T.ones(8), 1, out=x),
     ):
         write()
         versions.append(x._version)
-    assert versions == list(range(12))
+    assert versions == list(range(15))
+    x.resize_(8)
+    assert x._version == 14
 
 
 def test_views_and_detached_tensors_share_the_counter():
@@ -80,6 +85,13 @@ def test_views_and_detached_tensors_share_the_counter():
     detached.add_(1)
     x.add_(1)
     assert x._version == view._version == detached._version == view[0]._version == 3
+
+
+def test_equal_tensors_may_have_other_dtypes():
+    assert T.equal(T.tensor([1, 2]), T.tensor([1.0, 2.0]))
+    assert T.equal(T.ones(2), T.ones(2, dtype=T.float64))
+    assert not T.equal(T.tensor([1, 2]), T.tensor([1.0, 2.5]))
+    assert not T.equal(T.ones(2), T.ones(2, 1))
 
 
 def test_data_has_a_counter_of_its_own():

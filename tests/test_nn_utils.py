@@ -96,3 +96,17 @@ def test_vectors_and_back() -> None:
     assert model.weight.requires_grad
     with raises(TypeError, "expected torch.Tensor, but got: list"):
         utils.vector_to_parameters([1.0], model.parameters())
+
+
+def test_a_module_has_other_tensors_for_a_while():
+    m = T.nn.Linear(2, 1, bias=False)
+    mine, given = m.weight, {"weight": T.tensor([[1.0, 2.0]])}
+    with T.nn.utils.stateless._reparametrize_module(m, given):
+        same(m(T.ones(2)), [3.0])
+    assert m.weight is mine
+    with (
+        raises(AttributeError, "Linear has no attribute `nothing`"),
+        T.nn.utils.stateless._reparametrize_module(m, {**given, "nothing.there": mine}),
+    ):
+        pass
+    assert m.weight is mine

@@ -1019,6 +1019,21 @@ def test_plateau_takes_tensors_and_resumes():
     assert second.get_last_lr() == [0.1, 0.25]
 
 
+def test_plateau_tells_subclasses_the_epoch():
+    told = []
+
+    class Told(T.optim.lr_scheduler.ReduceLROnPlateau):
+        def _reduce_lr(self, epoch):
+            told.append(epoch)
+            super()._reduce_lr(epoch)
+
+    scheduler = Told(scheduled(T), patience=0, factor=0.5)
+    for metric in (1.0, 2.0, 3.0):
+        scheduler.step(metric)
+    assert told == [2, 3]
+    assert scheduler.get_last_lr() == [0.05, 0.125]
+
+
 def test_callable_objects_in_schedules_are_saved():
     class Decay:
         def __init__(self, rate):

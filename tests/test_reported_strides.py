@@ -132,6 +132,60 @@ def test_attention_reports_the_strides_of_pytorch(case, is_turned):
         same(mine, theirs)
 
 
+SIGNALS: dict[str, Callable[[Any, Any], Any]] = {
+    "conv1d": lambda F, x: F.conv1d(x, x[:, :, :3]),
+    "conv1d, weight turned": lambda F, x: F.conv1d(x, x.transpose(1, 2)[:, :3].transpose(1, 2)),
+    "pointwise": lambda F, x: F.conv1d(x, x[:, :, :1]),
+    "by groups": lambda F, x: F.conv1d(x, x[:1].permute(1, 0, 2)[..., :3], groups=8, stride=2),
+    "one of them": lambda F, x: F.conv1d(x[:1], x[:, :, :3], padding=1),
+    "conv_transpose1d": lambda F, x: F.conv_transpose1d(x, x.transpose(0, 1)[:, :, :3]),
+    "relu": lambda F, x: F.relu(x),
+    "batch_norm": lambda F, x: F.batch_norm(x, None, None, training=True),
+    "interpolate": lambda F, x: F.interpolate(x, scale_factor=2),
+    "linear": lambda F, x: F.interpolate(x, scale_factor=2, mode="linear"),
+    "pad": lambda F, x: F.pad(x, (1, 1)),
+    "reflect": lambda F, x: F.pad(x, (1, 1), mode="reflect"),
+    "max_pool1d": lambda F, x: F.max_pool1d(x, 2),
+    "places": lambda F, x: F.max_pool1d(x, 2, return_indices=True)[1],
+    "back": lambda F, x: F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2),
+    "avg_pool1d": lambda F, x: F.avg_pool1d(x, 2),
+    "adaptive_avg_pool1d": lambda F, x: F.adaptive_avg_pool1d(x, 2),
+    "adaptive_max_pool1d": lambda F, x: F.adaptive_max_pool1d(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_signals_whose_channels_lie_last_report_the_strides_of_pytorch(name):
+    """As those of `embedding(text).transpose(1, 2)` do; and what is written into views, and gradients."""
+    found = []
+    for T in (adjit, torch):
+        for needs_grad in (False, True):
+            x = T.arange(96.0, dtype=T.float64).view(2, 6, 8).sin().transpose(1, 2)
+            x.requires_grad_(needs_grad)
+            y = SIGNALS[name](T.nn.functional, x)
+            flat = y.reshape(2, -1)
+            found.append(y)
+            if needs_grad and y.requires_grad:
+                found.append(T.autograd.grad((y * y * y).sum(), x)[0])
+                flat = y.detach().reshape(2, -1)
+            flat[0] = 7
+            found.append(y.detach())
+    half = len(found) // 2
+    for mine, theirs in zip(found[:half], found[half:], strict=True):
+        same(mine, theirs)
+
+
+def test_the_gradient_of_a_leaf_reports_the_strides_of_the_leaf():
+    for first in (True, False):
+        p = adjit.nn.Parameter(adjit.zeros(2, 8, 8, 32))
+        x = adjit.randn(2, 64, 64, 3).permute(0, 3, 1, 2)
+        x = adjit.nn.Conv2d(3, 32, 8, 8)(x if first else x.contiguous()).permute(0, 2, 3, 1)
+        for _ in range(2):
+            (x + p).square().sum().backward(retain_graph=True)
+            assert p.grad.stride() == p.stride()
+            p.grad.view(-1)
+
+
 def test_axes_with_one_place_report_the_strides_of_pytorch():
     (_, mine), (_, theirs) = features(adjit), features(torch)
     for a, b in (

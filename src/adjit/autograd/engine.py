@@ -161,7 +161,9 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
 def laid_out(g: NewTensor, spec: Spec) -> NewTensor:
     """`g` in the layout of a leaf, so that who flattens one can flatten both; in C order if that has gaps."""
     if g._spec.strides == spec.strides:
-        return g
+        if state.grad or g._spec.reported == spec.reported or g.__class__ in tracers:
+            return g
+        return record.make_tensor(g._storage, spec, g._offset)  # which reports what the leaf does
     if spec.contiguous or not is_dense(spec.shape, spec.strides):
         return g.contiguous()
     order = sorted(range(spec.ndim), key=lambda axis: -spec.strides[axis])
