@@ -12,7 +12,6 @@ from library import putting_off
 import adjit as T
 from adjit import config
 from adjit.graph import elementwise, elementwise_record
-from adjit.ops import arithmetic
 from adjit.schedule import deferred, plan_cache
 from adjit.schedule import settle as scheduling
 from adjit.schedule.jit import native
@@ -334,8 +333,7 @@ def test_machine_code_notes_what_its_twins_note(call, monkeypatch):
     noted()
     found = noted()
     with monkeypatch.context() as patch:
-        for place in (elementwise, arithmetic):
-            patch.setattr(place, "elementwise_recorder", lambda: elementwise_record.elementwise)
+        patch.setattr(elementwise, "elementwise_recorder", lambda: elementwise_record.elementwise)
         T.clamp.chosen.clear()
         T.lerp.chosen.clear()
         assert noted() == found

@@ -920,12 +920,64 @@ def test_choices_agree(name, graded, monkeypatch):
                 patch.setattr(
                     elementwise_room, "elementwise_recorder", lambda: elementwise_record.elementwise
                 )
-                patch.setattr(
-                    arithmetic, "elementwise_recorder", lambda: elementwise_record.elementwise
-                )
                 for choice in CHOICES:
                     choice.chosen.clear()
                 assert found == call(TENSORS[first]()), first
+
+
+ATTRIBUTED = {
+    "product of three": (arithmetic.addcmul, (leaf, lambda: T.ones(2, 3)), {"value": 0.5}),
+    "quotient": (arithmetic.addcdiv, (leaf, leaf), {}),
+    "whole number": (arithmetic.addcdiv, (leaf, leaf), {"value": 3}),
+    "number behind": (arithmetic.scaled_total, (leaf, 0.5), {}),
+    "numbers": (arithmetic.scaled_total, (3, 0.5), {}),
+    "number by name": (arithmetic.scaled_difference, (leaf,), {"alpha": 2.0}),
+}
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("name", ATTRIBUTED)
+def test_calls_with_attributes_agree(name, graded, monkeypatch):
+    """What machine code records of an op that is given attributes, and what Python does."""
+    op, args, named = ATTRIBUTED[name]
+
+    def call(first):
+        made = [m() if callable(m) else m for m in args]
+        return outcome(lambda x, *rest: op(x, *rest, **named), first, *made)
+
+    def in_python(first):
+        made = [m() if callable(m) else m for m in args]
+        return outcome(lambda x, *rest: type(op).__call__(op, x, *rest, **named), first, *made)
+
+    for first in TENSORS:
+        with T.set_grad_enabled(graded):
+            for _ in range(2):
+                call(TENSORS[first]())
+            found = call(TENSORS[first]())
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    elementwise_room, "elementwise_recorder", lambda: elementwise_record.elementwise
+                )
+                assert found == in_python(TENSORS[first]()), first
+
+
+def test_calls_with_attributes_go_to_machine_code(monkeypatch):
+    x, y = T.ones(3), T.ones(3)
+    T.addcmul(x, y, y, value=0.5), T.addcdiv(x, y, y), x.add(y, alpha=0.5)  # which plans them
+
+    def refuse():
+        raise AssertionError("recorded in Python")
+
+    monkeypatch.setattr(elementwise_room, "elementwise_recorder", refuse)
+    for value in (0.5, 2, 0.25):
+        assert T.addcmul(x, y, y, value=value).tolist() == [1 + value] * 3
+        assert x.clone().addcmul_(y, y, value=value).tolist() == [1 + value] * 3
+        assert x.add(y, alpha=value).tolist() == [1 + value] * 3
+    assert T.addcdiv(x, y, y).tolist() == [2.0] * 3
+    monkeypatch.undo()
+    for wrong in ({"values": 1}, {"value": T.ones(1, requires_grad=True)}, {"value": "1"}):
+        with pytest.raises((TypeError, ValueError)):
+            T.addcmul(x, y, y, **wrong)
 
 
 CHOICES = [T.clamp, T.lerp, T.remainder, T.div, T.masked_fill, T.pow]

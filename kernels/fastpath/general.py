@@ -28,6 +28,7 @@ from .signatures import SIZE, describe, known, tensor
 from .tensors import can_take_fast_path, is_tensor, records_gradients, settled, version_of, zero
 
 CHOSEN_ATTRIBUTES = CHOSEN_OP = CHOSEN_OPERANDS = FUNCTION_CONTEXT = BOUND
+GENERAL_ARITY = GENERAL_ATTRIBUTES = GENERAL_DEFAULTS = GENERAL_MOST = GENERAL_OP = BOUND
 GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OP_RECORDS = GENERAL_RUNTIME = BOUND
 GENERAL_SAVES = GENERAL_FALLBACK = BOUND
 MOST_OPERANDS = BOUND
@@ -69,6 +70,47 @@ def choose(function, arguments, count, names):
     if out != 0 or has_failed() != 0:
         return out
     return new_result(item(context, GENERAL_FALLBACK), arguments, count, names)
+
+
+def call_with_attributes(function, arguments, count, names):
+    """Record an op with attributes, called with its operands first."""
+    context = get(function, FUNCTION_CONTEXT)
+    runtime = item(context, GENERAL_RUNTIME)
+    positional, out = count & NUMBER_OF_ARGUMENTS, 0
+    arity, most = word_of(item(context, GENERAL_ARITY)), word_of(item(context, GENERAL_MOST))
+    if arity <= positional <= most:
+        attributes = new_attributes(context, arguments + 8 * arity, positional - arity, names)
+        operands = new_tuple(arity) if attributes != 0 else 0
+        for k in range(arity if operands != 0 else 0):
+            fill(operands, k, own(get(arguments, 8 * k)))
+        if operands != 0:
+            out = new_out(context, runtime, item(context, GENERAL_OP), operands, attributes, False)
+        drop(operands)
+        drop(attributes)
+    if out != 0 or has_failed() != 0:
+        return out
+    return new_result(item(context, GENERAL_FALLBACK), arguments, count, names)
+
+
+@helper
+def new_attributes(context, values, first, names):
+    """The attributes in their order: the first ones are given so, others by names, or have their defaults; 0 if
+    a name is none of theirs.
+    """
+    known, defaults = item(context, GENERAL_ATTRIBUTES), item(context, GENERAL_DEFAULTS)
+    given = length(names) if names != 0 else 0
+    attributes, found = new_tuple(length(known)), 0
+    for k in range(length(known) if attributes != 0 else 0):
+        value = get(values, 8 * k) if k < first else item(defaults, k)
+        for j in range(given if k >= first else 0):
+            if item(names, j) == item(known, k):
+                value = get(values, 8 * (first + j))
+                found += 1
+        fill(attributes, k, own(value))
+    if found == given or attributes == 0:
+        return attributes
+    drop(attributes)
+    return 0
 
 
 @helper

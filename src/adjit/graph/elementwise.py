@@ -15,7 +15,13 @@ from ..schedule.codegen.body import Body
 from ..schedule.jit import native
 from ..schedule.settle import float_word
 from . import elementwise_record, elementwise_vjp, old_orders, primitives, wrong_types
-from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
+from .fastpath import (
+    compile_attributed,
+    compile_calls,
+    compile_choices,
+    compiled,
+    elementwise_recorder,
+)
 from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
 from .op_record import Number, OpKey, OpRecord
@@ -123,8 +129,7 @@ class Elementwise(native.Native):
         self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
         self.direct = 0 if self.arity > 2 or self.attributes else self.arity
-        if self.direct:
-            compile_calls(self, self, MethodType(type(self).__call__, self))
+        self._compile()
         self.back: Body | None = None
         self.differentiable = False
         # Where the derivative by the first operand is constant in pieces: what its own is called in the graph.
@@ -173,13 +178,11 @@ class Elementwise(native.Native):
         out = attributes.pop("out", None) if attributes else None
         if len(operands) < self.arity and attributes:
             operands = (*operands, *self._operands_by_name(len(operands), attributes))
-        most = len(self.attributes)
-        if len(operands) > self.arity and self.name in old_orders.SCALED:
+        if len(operands) > self.most:
             found = old_orders.in_new_order(self.name, operands)
             operands, attributes = found or (operands, attributes)
-            most = 0
         given, operands = operands[self.arity :], operands[: self.arity]
-        if len(operands) < self.arity or len(given) > most:
+        if len(operands) < self.arity or len(operands) + len(given) > self.most:
             raise TypeError(
                 f"{self.name}() takes {self.arity} positional arguments but "
                 f"{len(operands) + len(given)} were given"
@@ -222,9 +225,21 @@ class Elementwise(native.Native):
         on_default_change(variant.op_records.clear)
         variant.node_class = node_class(backward_name)
         variant.record = variant._recorder()
-        if variant.direct:
-            compile_calls(variant, variant, MethodType(type(variant).__call__, variant))
+        variant._compile()
         return variant
+
+    def _compile(self) -> None:
+        """Have the usual calls go to machine code."""
+        fallback = MethodType(type(self).__call__, self)
+        if self.direct:
+            compile_calls(self, self, fallback)
+        elif self.attributes:
+            compile_attributed(self, self, self.defaults, self.most, fallback)
+
+    @property
+    def most(self) -> int:
+        """How many arguments may be given without their names."""
+        return self.arity + (0 if self.name in old_orders.SCALED else len(self.attributes))
 
     def words(
         self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Argument]

@@ -14,7 +14,7 @@ from ..schedule.jit import native
 from . import calls, inplace
 from .elementwise import Choice, Elementwise
 from .elementwise_record import PYTORCH_NAMES
-from .fastpath import choosing, compiled, computing, writing
+from .fastpath import calling, choosing, compiled, computing, writing
 from .levels import level_of, tracers
 from .node import NewTensor, TensorBase
 from .operation import Operation, remembering
@@ -187,6 +187,8 @@ def as_method(f: Function, name: str) -> Function:
     named = _named(method, getattr(f, "__wrapped__", f), name)
     if isinstance(f, Elementwise) and f.arity == 2 and not f.attributes:
         return compiled(f, named)
+    if isinstance(f, Elementwise) and f.attributes:
+        return calling(f, f.defaults, f.most, named)
     return choosing(f.chosen, named) if isinstance(f, Choice) else named
 
 
@@ -278,10 +280,12 @@ written_by: dict[str, Function] = {}  # what is behind each method that writes i
 
 def written(f: Function, method: Function) -> Function:
     """`method`, which writes what `f` gives into its first operand, in machine code."""
+    make = explaining(f, method.__name__, is_method=True)
     op = f.for_two_operands if isinstance(f, Choice) else f
     if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
-        return writing(op, method, inplace.adopt)
-    return computing(explaining(f, method.__name__, is_method=True), method, inplace.adopt)
+        others = computing(make, method, inplace.adopt) if op is not f else method
+        return writing(op, others, inplace.adopt)
+    return computing(make, method, inplace.adopt)
 
 
 def with_out(f: Function, name: str) -> Function:

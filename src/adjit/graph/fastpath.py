@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -182,6 +183,11 @@ class GeneralContext(NamedTuple):
     saves: str
     node_class: str
     chosen: Mapping[Signature, object]  # by what arguments look like, what a `Choice` made of them
+    op: object = None  # that is called, with how many operands, at most how many positions, and its attributes
+    arity: int = 0
+    most: int = 0
+    attributes: tuple[str, ...] = ()
+    defaults: tuple[object, ...] = ()
 
 
 class FactoryContext(NamedTuple):
@@ -376,6 +382,34 @@ _OP_RECORDS, _SAVES, _NODE_CLASS = "op_records", "saves", "node_class"
 
 def _general_context(fallback: Fallback, chosen: Mapping[Signature, object]) -> GeneralContext:
     return GeneralContext(runtime(), fallback, _OP_RECORDS, _SAVES, _NODE_CLASS, chosen)
+
+
+_attributed = native.FastPath("general", "call_with_attributes")
+
+
+def calling(
+    op: ElementwiseOp, defaults: Mapping[str, object], most: int, fallback: Fallback
+) -> Fallback:
+    """A method that calls an op with attributes, of which some may stand behind the operands, `most` arguments
+    all together; `fallback` is the same in Python.
+    """
+    return _attributed.function(fallback, _call_context(op, defaults, most, fallback))
+
+
+def compile_attributed(
+    made: native.Native, op: ElementwiseOp, defaults: Mapping[str, object], most: int, fallback: Fallback,
+) -> None:  # fmt: skip
+    """Have calls of `made`, an op with attributes, go to machine code; `fallback` does the same."""
+    _attributed.bind(made, _call_context(op, defaults, most, fallback))
+
+
+def _call_context(
+    op: ElementwiseOp, defaults: Mapping[str, object], most: int, fallback: Fallback
+) -> GeneralContext:
+    names = tuple(map(sys.intern, op.attributes))
+    return _general_context(fallback, {})._replace(
+        op=op, arity=op.arity, most=most, attributes=names, defaults=tuple(map(defaults.get, names))
+    )
 
 
 def compile_calls(made: native.Native, op: ElementwiseOp, fallback: Fallback) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import Any
 
 from . import record
+from .signature import Argument, Arguments, NamedArguments
 
 # The number by its name, which stood before the second tensor, and how many tensors there are. Before products
 # stood the number of what they are added to, and before the factors their own.
@@ -22,7 +22,7 @@ SCALED = {
 PRODUCTS = ("addbmm", "addmm", "addmv", "addr", "baddbmm")
 
 
-def in_new_order(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+def in_new_order(name: str, args: Arguments) -> tuple[Arguments, NamedArguments] | None:
     """The arguments as they are given today; None if they are so already, or are no call at all."""
     if name in SCALED:
         number, count = SCALED[name]
@@ -44,11 +44,11 @@ def in_new_order(name: str, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dic
     return found
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Argument) -> bool:
     return isinstance(value, (int, float)) or (record.is_tensor(value) and value.ndim == 0)
 
 
-def _are_tensors(values: tuple[Any, ...]) -> bool:
+def _are_tensors(values: Arguments) -> bool:
     return all(map(record.is_tensor, values))
 
 

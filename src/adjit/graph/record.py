@@ -172,6 +172,8 @@ def plain_number(value: Any, function: str, argument: str) -> Any:
     Raises:
         TypeError: it is a tensor that needs a gradient, which would not get any.
     """
+    if isinstance(value, str):  # which `float` would read
+        raise TypeError(f"{function}(): argument '{argument}' must be Number, not str")
     if not is_tensor(value):
         return value
     if needs_grad(value):

@@ -13,7 +13,6 @@ from ..graph import inplace as writing
 from ..graph import old_orders, record, wrong_types
 from ..graph.elementwise import Choice, Elementwise, elementwise
 from ..graph.export import add_method, export, in_place
-from ..graph.fastpath import elementwise_recorder
 from ..graph.node import Node, Spec
 from ..graph.record import new_node
 from ..kernels.ops.sums import sum_arrays
@@ -132,6 +131,17 @@ scaled_from_number = scaled_difference.variant("RsubBackward1", "x")
 from_number = reversed_difference.variant("RsubBackward1", "y")
 
 
+SURE = 1e38  # of absolute values below it, that every floating dtype has them
+
+
+def _are_floats(input: Any, other: Any) -> bool:
+    """Whether both are tensors of one floating dtype."""
+    if not (record.is_tensor(input) and record.is_tensor(other)):
+        return False
+    kind: dtypes.dtype = input._spec.dtype
+    return kind is other._spec.dtype and kind.is_floating_point
+
+
 def checked_alpha(alpha: Any, input: Any, other: Any, name: str) -> int | float:
     """The number that an `alpha` is, which may be NumPy's, or a tensor without axes.
 
@@ -139,6 +149,8 @@ def checked_alpha(alpha: Any, input: Any, other: Any, name: str) -> int | float:
         TypeError: it is not a number.
         RuntimeError: it is a float beside integers, or beyond those of the dtype.
     """
+    if alpha.__class__ is float and -SURE < alpha < SURE and _are_floats(input, other):
+        return alpha
     if isinstance(alpha, np.generic) or (
         record.is_tensor(alpha) and not alpha.ndim and not alpha.requires_grad
     ):
@@ -193,7 +205,7 @@ def add(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None
     if alpha.__class__ is int and alpha == 1 and out is None:
         return total.record(input, other)
     alpha = checked_alpha(alpha, input, other, "add")
-    made = elementwise_recorder()(scaled_total, (input, other), (alpha,))
+    made = scaled_total(input, other, alpha)
     return made if out is None else writing.write_out("add", out, made)
 
 
@@ -220,7 +232,8 @@ def sub(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None
         other, alpha = in_new_order("sub", input, other, others)
     if alpha.__class__ is int and alpha == 1 and out is None:
         return difference.record(input, other)
-    made = elementwise_recorder()(*subtract_scaled(input, other, alpha))
+    op, operands, attributes = subtract_scaled(input, other, alpha)
+    made = op(*operands, *attributes)
     return made if out is None else writing.write_out("sub", out, made)
 
 

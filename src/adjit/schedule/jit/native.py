@@ -17,6 +17,7 @@ import ctypes
 import functools
 import hashlib
 import importlib
+import inspect
 import operator
 import re
 import sys
@@ -149,7 +150,7 @@ class FastPath:
 
     def function(self, fallback: Callable[..., Any], context: Context) -> Any:
         """`fallback`, replaced by the machine code as soon as that is there; without the `_` of its name."""
-        for named in ("__name__", "__qualname__"):
+        for named in () if isinstance(fallback, Native) else ("__name__", "__qualname__"):
             setattr(fallback, named, _PRIVATE.sub(r"\1", getattr(fallback, named)))
         if not is_supported:
             return fallback
@@ -365,7 +366,7 @@ class Native:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is the object itself, as of any function."""
-        fallback = self.__wrapped__
+        fallback = inspect.unwrap(cast(Any, self))
         return attribute, getattr(self, "public", (fallback.__module__, fallback.__qualname__))
 
 
