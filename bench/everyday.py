@@ -23,6 +23,8 @@ x.mul_(2.0).div_(2.0)
 x.copy_(y)
 x.zero_()
 x.clamp_(0, 1)
+x.add_(y, alpha=0.5).sub_(y, alpha=0.5)
+x.addcmul_(y, y, value=0.5); x.addcmul_(y, y, value=-0.5)
 x[2] = 1.0
 a[1:3] = a[5:7]
 """

@@ -72,7 +72,7 @@ def test_a_group_with_the_sum_of_its_rows(length):
     dtype, size = adjit.float32, 2 * length
     _, made, inputs, output = members(dtype, (6, 1))
     total = fused.FusedSum("v3", Reduction("sum", dtype, dtype, (length, length, 1)))
-    step, words = fused.kernel(made, inputs, [output], [total], (size,), {}, on_host=False)
+    step, words = fused.kernel(made, inputs, [output], [total], (size,), {})
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(size).astype(np.float32) for _ in range(2))
     whole = adjit.relu(adjit.tensor(x) * adjit.tensor(y)) + adjit.tensor(x) * 2.5

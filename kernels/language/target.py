@@ -444,6 +444,9 @@ class Helper:
         functools.update_wrapper(self, function)
         self.py_func = function
 
+    def __call__(self, *args: Any) -> Any:
+        raise TypeError(f"{self.py_func.__name__} is for kernels to call; Python calls its py_func")
+
     @functools.cached_property
     def dispatcher(self) -> KernelDispatcher:
         """What compiles it for the types that it is called with."""

@@ -285,6 +285,12 @@ def reduce_short_rows(op, x, out, start, stop, length, width, T):
     return row
 
 
+@instead_of(reduce_short_rows)
+def no_short_rows(op, x, out, start, stop, length, width, T):
+    """On a GPU a row is a unit."""
+    return start
+
+
 @helper
 def square_short_rows(x, out, start, stop, length, T):
     """`reduce_short_rows` for sums of squares, in the order of `dot_span`."""

@@ -283,7 +283,9 @@ def written(f: Function, method: Function) -> Function:
     make = explaining(f, method.__name__, is_method=True)
     op = f.for_two_operands if isinstance(f, Choice) else f
     if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
-        others = computing(make, method, inplace.adopt) if op is not f else method
+        # An operator has an answer of its own to operands that are not its, and takes nothing else.
+        takes_more = op is not f and not method.__name__.startswith("__")
+        others = computing(make, method, inplace.adopt) if takes_more else method
         return writing(op, others, inplace.adopt)
     return computing(make, method, inplace.adopt)
 
