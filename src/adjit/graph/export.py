@@ -278,15 +278,19 @@ def in_place_text(name: str, text: str, room: str | None) -> str:
 written_by: dict[str, Function] = {}  # what is behind each method that writes in place
 
 
-def written(f: Function, method: Function) -> Function:
-    """`method`, which writes what `f` gives into its first operand, in machine code."""
+def written(f: Function, method: Function, *, is_operator: bool = False) -> Function:
+    """`method`, which writes what `f` gives into its first operand, in machine code.
+
+    An operator takes nothing but two operands, and has an answer of its own to those that are not its.
+    """
     make = explaining(f, method.__name__, is_method=True)
     op = f.for_two_operands if isinstance(f, Choice) else f
     if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
-        # An operator has an answer of its own to operands that are not its, and takes nothing else.
-        takes_more = op is not f and not method.__name__.startswith("__")
-        others = computing(make, method, inplace.adopt) if takes_more else method
-        return writing(op, others, inplace.adopt)
+        if op is not f and not is_operator:
+            return writing(op, computing(make, method, inplace.adopt), inplace.adopt)
+        return writing(op, method, inplace.adopt)
+    if is_operator:
+        return method
     return computing(make, method, inplace.adopt)
 
 

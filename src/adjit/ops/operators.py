@@ -164,4 +164,5 @@ def writing_operator(write: Operator) -> Operator:
 for _name, _operator in OPERATORS.items():
     add_method(_name, _operator)
 for _name, _method in IN_PLACE.items():
-    add_method(_name, written(written_by[_method], writing_operator(methods[_method])))
+    _operator = writing_operator(methods[_method])
+    add_method(_name, written(written_by[_method], _operator, is_operator=True))
