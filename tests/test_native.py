@@ -901,16 +901,8 @@ CHOOSING = {
 }
 
 
-@pytest.mark.parametrize("graded", [True, False])
-@pytest.mark.parametrize("name", CHOOSING)
-def test_choices_agree(name, graded, monkeypatch):
-    """What machine code records of ops with more operands, or chosen by arguments that came before."""
-    f, more = CHOOSING[name]
-    made = [m() if callable(m) else m for m in more]
-
-    def call(first):
-        return outcome(f, first, *made)
-
+def agrees_with_python(graded, call, in_python, monkeypatch):
+    """What a call records whose like has come before, and what the recorder in Python does."""
     for first in TENSORS:
         with T.set_grad_enabled(graded):
             for _ in range(2):
@@ -922,7 +914,20 @@ def test_choices_agree(name, graded, monkeypatch):
                 )
                 for choice in CHOICES:
                     choice.chosen.clear()
-                assert found == call(TENSORS[first]()), first
+                assert found == in_python(TENSORS[first]()), first
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("name", CHOOSING)
+def test_choices_agree(name, graded, monkeypatch):
+    """What machine code records of ops with more operands, or chosen by arguments that came before."""
+    f, more = CHOOSING[name]
+    made = [m() if callable(m) else m for m in more]
+
+    def call(first):
+        return outcome(f, first, *made)
+
+    agrees_with_python(graded, call, call, monkeypatch)
 
 
 ATTRIBUTED = {
@@ -941,24 +946,14 @@ def test_calls_with_attributes_agree(name, graded, monkeypatch):
     """What machine code records of an op that is given attributes, and what Python does."""
     op, args, named = ATTRIBUTED[name]
 
-    def call(first):
+    def call(first, function=op):
         made = [m() if callable(m) else m for m in args]
-        return outcome(lambda x, *rest: op(x, *rest, **named), first, *made)
+        return outcome(lambda x, *rest: function(x, *rest, **named), first, *made)
 
     def in_python(first):
-        made = [m() if callable(m) else m for m in args]
-        return outcome(lambda x, *rest: type(op).__call__(op, x, *rest, **named), first, *made)
+        return call(first, partial(type(op).__call__, op))
 
-    for first in TENSORS:
-        with T.set_grad_enabled(graded):
-            for _ in range(2):
-                call(TENSORS[first]())
-            found = call(TENSORS[first]())
-            with monkeypatch.context() as patch:
-                patch.setattr(
-                    elementwise_room, "elementwise_recorder", lambda: elementwise_record.elementwise
-                )
-                assert found == in_python(TENSORS[first]()), first
+    agrees_with_python(graded, call, in_python, monkeypatch)
 
 
 def test_calls_with_attributes_go_to_machine_code(monkeypatch):
@@ -978,6 +973,8 @@ def test_calls_with_attributes_go_to_machine_code(monkeypatch):
     for wrong in ({"values": 1}, {"value": T.ones(1, requires_grad=True)}, {"value": "1"}):
         with pytest.raises((TypeError, ValueError)):
             T.addcmul(x, y, y, **wrong)
+    with pytest.raises(TypeError, match="multiple values for argument 'alpha'"):
+        arithmetic.scaled_total(x, y, 0.5, alpha=2)
 
 
 CHOICES = [T.clamp, T.lerp, T.remainder, T.div, T.masked_fill, T.pow]

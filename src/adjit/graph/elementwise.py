@@ -190,6 +190,8 @@ class Elementwise(native.Native):
         for name in attributes:
             if name not in self.attributes:
                 raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'")
+            if name in self.attributes[: len(given)]:
+                raise TypeError(f"{self.name}() got multiple values for argument '{name}'")
         values = given + tuple(
             [attributes.get(a, self.defaults.get(a)) for a in self.attributes[len(given) :]]
         )
