@@ -168,10 +168,9 @@ ON_PURPOSE = [
     # ----- layouts
     Purpose(
         "results of other ops lie in C order",
-        "linalg_cholesky linalg_solve_triangular unravel_index",
+        "linalg_cholesky linalg_solve_triangular unravel_index unsafe_chunk",
         FORM + "stride",
         "",
-        True,
     ),
     # ----- what is refused here
     Purpose(

@@ -653,3 +653,73 @@ def test_captures_do_not_return_two_that_are_linked():
     whole(image(adjit, 0))
     with pytest.raises(RuntimeError, match="it returns a tensor and a copy that stands for a view"):
         whole(image(adjit, 0))
+
+
+# ----- turned operands -----
+
+
+TURNED: dict[str, Callable[[Any, Any], Any]] = {
+    "filled": lambda T, x: x.t().masked_fill(x.t() > 3, 0.0),
+    "filled by a tensor": lambda T, x: x.t().masked_fill(x.t() > 3, T.tensor(7.0)),
+    "filled in place": lambda T, x: (x + 0).t().masked_fill_(x.t() > 3, 0.0),
+    "from a tensor": lambda T, x: T.rsub(x.t(), x.t().contiguous()),
+    "cross entropies": lambda T, x: T.nn.functional.binary_cross_entropy_with_logits(
+        x.t(), (x.t() > 3).to(x.dtype).contiguous(), reduction="none"
+    ),
+    "rolled": lambda T, x: x.t().roll(1, 0),
+    "moved nowhere": lambda T, x: x.t().roll(0, 0),
+    "turned": lambda T, x: T.rot90(x.t(), 4),
+    "flipped": lambda T, x: x.t().flip(0),
+    "sorted": lambda T, x: x.t().sort(0, descending=True).values,
+    "of norms": lambda T, x: T.nn.functional.rms_norm(x.t(), (4,)),
+    "scaled": lambda T, x: x.t().renorm(2, 0, 1.0),
+    "with a row": lambda T, x: T.select_scatter(x.t(), T.zeros(4), 0, 1),
+    "distinct": lambda T, x: T.unique(x.t(), dim=1),
+}
+
+
+@pytest.mark.parametrize("way", ["recorded", "needs gradients", "captured"])
+@pytest.mark.parametrize("name", TURNED)
+def test_results_of_turned_matrices_can_be_seen_in_other_shapes_as_in_pytorch(name, way):
+    found: list[Any] = []
+    for T in (adjit, torch):
+        x = T.arange(20.0).reshape(4, 5)
+
+        def run(x, T=T):
+            return TURNED[name](T, x)
+
+        if way == "needs gradients":
+            x.requires_grad_()
+        if way == "captured" and T is adjit and name != "distinct":
+            run = adjit.compile(run, fullgraph=True)
+            run(x)
+        y = run(x)
+        found += [attempt(lambda y=y: y.view(-1)), y, y[1:] * 2, y.t().contiguous()]
+    half = len(found) // 2
+    for mine, theirs in zip(found[:half], found[half:], strict=True):
+        assert isinstance(mine, Exception) == isinstance(theirs, Exception)
+        if not isinstance(theirs, Exception):
+            same(mine, theirs, name)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 5), (2, 4, 5)])
+def test_gradients_of_each_example_lie_as_the_weight_does(shape):
+    found = []
+    for T in (adjit, torch):
+        layer, weight = T.nn.Linear(5, 3), T.arange(15.0).view(3, 5)
+
+        def through_layer(weight, x, layer=layer, T=T):
+            values = {"weight": weight, "bias": T.zeros(3)}
+            return T.func.functional_call(layer, values, (x,)).square().sum()
+
+        def product(weight, x):
+            return (x @ weight).square().sum()
+
+        xs = T.arange(7.0 * int(np.prod(shape))).view(7, *shape)
+        for function, given in (
+            (through_layer, weight), (product, weight.t()), (product, weight.t().contiguous())
+        ):  # fmt: skip
+            found.append(T.func.vmap(T.func.grad(function), (None, 0))(given, xs))
+    for mine, theirs in zip(found[:3], found[3:], strict=True):
+        assert told(mine) == told(theirs)
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-4)

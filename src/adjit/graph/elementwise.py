@@ -135,6 +135,8 @@ class Elementwise(native.Native):
         # Where the derivative by the first operand is constant in pieces: what its own is called in the graph.
         self.straight: str = ""
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
+        # The operands in the order in which the order of their axes counts; () for results in C order.
+        self.laid_by: Sequence[int] = range(self.arity)
 
     def register(self) -> Elementwise:
         """Enter it among the ops of the library, and the functions that bodies may call."""

@@ -177,7 +177,9 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
         if name not in op.body.logical
     ]
     compute, out_kind = op.dtypes(kinds)
-    out_spec = result_spec(shape, specs, out_kind, place)
+    out_spec = result_spec(shape, _laid_by(op, described, specs), out_kind, place)
+    if not op.laid_by:
+        out_spec = in_c_order(out_spec)
     inputs = [
         Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
         if isinstance(s, Spec)
@@ -206,6 +208,22 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
 def number_of(op: ElementwiseOp, name: str, compute: dtype) -> Operand:
     """An operand or attribute that is a Python number."""
     return Operand(name, dtypes.int64 if name in op.body.whole else compute, None)
+
+
+def _laid_by(
+    op: ElementwiseOp, described: Sequence[tuple[str, Spec | dtype]], specs: Sequence[Spec]
+) -> Sequence[Spec]:
+    """The tensors among the operands, first those whose order of axes counts first."""
+    if not op.laid_by:
+        return specs
+    return [spec for k in op.laid_by if isinstance(spec := described[k][1], Spec)]
+
+
+def in_c_order(spec: Spec) -> Spec:
+    """The same memory, reported to lie in C order."""
+    return spec_of(
+        spec.shape, spec.strides, spec.dtype, spec.device, contiguous_strides(spec.shape)
+    )
 
 
 def result_spec(shape: Size, specs: Sequence[Spec], kind: dtype, place: devices.device) -> Spec:

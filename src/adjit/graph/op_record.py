@@ -52,6 +52,7 @@ class ElementwiseOp(GradOp, Protocol):
     body: Body
     back: Body | None
     differentiable: bool
+    laid_by: Sequence[int]  # operands, first that whose order of axes counts first; none: C order
     straight: str
     op_records: dict[OpKey, OpRecord]
     saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients

@@ -126,6 +126,7 @@ def _(g):
     return -g, g
 
 
+reversed_difference.laid_by = (1, 0)
 scaled_from = scaled_difference.variant("RsubBackward0")
 scaled_from_number = scaled_difference.variant("RsubBackward1", "x")
 from_number = reversed_difference.variant("RsubBackward1", "y")

@@ -126,7 +126,8 @@ def attend(
     inputs = query, key, value, query if mask is None else mask, query if place is None else place
     made, sums = launched(steps, inputs, [lies], [(batch, heads, queries)], words, packs * region)
     steps_of = query._spec.reported
-    is_like_query = p is None and width == depth and steps_of[1] < steps_of[2]
+    are_rows = all(t._spec.reported[3] == 1 for t in (query, key, value))
+    is_like_query = p is None and width == depth and are_rows and steps_of[1] < steps_of[2]
     return (made if is_like_query else reporting_c_order(made)), sums
 
 

@@ -53,8 +53,9 @@ def batch_norm_training(
 
 
 def as_pytorch_lays_it(out: Tensor) -> Tensor:
-    """Images in the order of the input; signals (N, C, L) report C order."""
-    return layouts.reporting_c_order(out) if out.ndim == 3 else out
+    """Images whose channels lie last report that; all else reports C order."""
+    images = out.ndim > 3 and layouts.reports_channels_last(out._spec)
+    return out if images else layouts.reporting_c_order(out)
 
 
 def moments(

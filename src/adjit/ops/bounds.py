@@ -253,9 +253,12 @@ def _(g, mask: bool):
 
 
 filled_with_number = filled.variant("MaskedFillBackward0", "mask", "value")
+filled_apart = filled.variant("MaskedFillBackward1")
+filled_apart_with_number = filled.variant("MaskedFillBackward0", "mask", "value")
+filled_apart.laid_by = filled_apart_with_number.laid_by = ()
 
 
-@export(method=True, inplace=True)
+@export(method=True)
 @Choice
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
     """`input`, with `value` (a number or a 0-d tensor) where the bool tensor `mask` is True.
@@ -269,6 +272,27 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
         >>> adjit.tensor([1., 2.]).masked_fill(adjit.tensor([True, False]), 0)
         tensor([0., 2.])
     """
+    with_tensor = takes_tensor(input, mask, value)
+    return filled_apart if with_tensor else filled_apart_with_number, (input, mask, value), ()
+
+
+@Choice
+def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Any:
+    """`masked_fill` that keeps the order of the axes of `input`.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).masked_fill(adjit.tensor([True, False]), 0)
+        tensor([0., 2.])
+    """
+    with_tensor = takes_tensor(input, mask, value)
+    return filled if with_tensor else filled_with_number, (input, mask, value), ()
+
+
+export(public=False, inplace=True, name="masked_fill")(masked_fill_)
+
+
+def takes_tensor(input: Tensor, mask: Any, value: Any) -> bool:
+    """Whether what is filled in is a tensor, everything checked."""
     if not record.is_tensor(mask):
         raise TypeError(
             f"masked_fill(): argument 'mask' (position 1) must be Tensor, not {type(mask).__name__}"
@@ -280,13 +304,13 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
     if not record.is_tensor(value):
         if record.is_tensor(input):
             dtypes.check_fits(value, input.dtype)
-        return filled_with_number, (input, mask, value), ()
+        return False
     if value.ndim:
         raise RuntimeError(
             "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s)."
         )
-    return filled, (input, mask, value), ()
+    return True
 
 
 @elementwise(

@@ -19,6 +19,7 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
 from ..graph.record import check_tensor
+from ..graph.view import as_own
 from ..kernels.language.turning import TILE
 from ..schedule import run_cpu
 from ..shapes import Shape, for_each
@@ -43,6 +44,11 @@ def models(image: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     return (image, weight) if image.ndim > 3 else (weight,)
 
 
+def told_by(image: Tensor, is_backward: bool) -> float:
+    """What tells the order of a result: of a transposed convolution of volumes PyTorch knows only one."""
+    return layouts.NOTHING if is_backward and image.ndim == 5 else layouts.SIGNALS
+
+
 def turned_if_deep(image: Tensor, geometry: Geometry) -> Tensor:
     """An image with its channels side by side, where a CPU would copy boxes of it an element at a time.
 
@@ -65,14 +71,15 @@ def product(
         shape = image.shape[0], *sizes, columns
         zeros = creation.zeros(shape, dtype=image.dtype, device=image.device)
         made = zeros if bias is None else zeros + bias
-        return as_images(made, True, *models(image, weight), of_signals=True)
+        return as_images(made, True, *models(image, weight), told_by=told_by(image, is_backward))
     orders, image = models(image, weight), turned_if_deep(image, geometry)
     plan = plan_convolve(
         image._spec, weight._spec, geometry, run_cpu.get_num_threads(),
         is_backward=is_backward, has_bias=bias is not None,
     )  # fmt: skip
     added = image if bias is None else bias.contiguous()
-    return as_images(record(plan, (image, weight, added)), True, *orders, of_signals=True)
+    made = record(plan, (image, weight, added))
+    return as_images(made, True, *orders, told_by=told_by(image, is_backward))
 
 
 def record(plan: ConvPlan, operands: tuple[Tensor, ...]) -> Tensor:
@@ -533,6 +540,7 @@ def convolution(
     check_dtypes(x, weight, bias)
     if not x.dtype.is_floating_point:
         whole = whole_conv.convolved(x, weight, bias, geometry)
+        whole = layouts.reporting_as(as_own(whole), *models(x, weight), told_by=layouts.SIGNALS)
         return whole if has_batch else whole.squeeze(0)
     given = (x, weight) if bias is None else (x, weight, bias)
     op = convolved if bias is None else convolved_with_bias
@@ -558,6 +566,7 @@ def transposed_convolution(
     check_dtypes(x, weight, bias)
     if not x.dtype.is_floating_point:
         whole = whole_conv.transposed(x, weight, bias, geometry)
+        whole = layouts.reporting_as(as_own(whole), *models(x, weight), told_by=told_by(x, True))
         return whole if has_batch else whole.squeeze(0)
     given = (x, weight) if bias is None else (x, weight, bias)
     op = transposed if bias is None else transposed_with_bias

@@ -24,7 +24,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
-from . import creation, slicing
+from . import creation, layouts, slicing
 
 # --------------------------------------------------------------------------- triangles, diagonals
 
@@ -289,9 +289,15 @@ def check_part(src: Tensor, part: Tensor) -> None:
 
 def with_part(x: Tensor, src: Tensor, part: Any) -> Tensor:
     """A copy of `x` with `src` in the part that a view function shows."""
+    axes = layouts.axes_in_memory(x)
     if src.numel() == x.numel():  # nothing of `x` is left
-        return src.to(x.dtype, copy=True).reshape(x.shape).contiguous()
-    out = x.clone(memory_format=contiguous_format)
+        whole = src.to(x.dtype).reshape(x.shape)
+        return layouts.put_back(
+            layouts.as_in_memory(whole, axes).clone(memory_format=contiguous_format), axes
+        )
+    out = layouts.put_back(
+        layouts.as_in_memory(x, axes).clone(memory_format=contiguous_format), axes
+    )
     write.store(part(out), src)
     return out
 

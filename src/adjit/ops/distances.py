@@ -20,6 +20,7 @@ from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .diagonals import triu_indices
+from .layouts import reporting_c_order
 from .reduce import vector_norm
 from .rows import select_rows
 
@@ -322,7 +323,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     others = [d for d in range(input.ndim) if d != axis]
     is_longer = vector_norm(input.detach(), p, others, True) > maxnorm  # slices with NaN are not
     norms = vector_norm(input.where(is_longer, 0.0), p, others, True)
-    return input * (maxnorm / (norms + 1e-7)).where(is_longer, 1.0)
+    return reporting_c_order(input * (maxnorm / (norms + 1e-7)).where(is_longer, 1.0))
 
 
 @numpy_names

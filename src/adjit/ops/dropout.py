@@ -21,6 +21,7 @@ from ..shapes import Shape
 from ..tensor import Tensor
 from .creation import ones
 from .drawing import COST, blocks_for, drawing, for_examples
+from .layouts import laid_alike, put_back
 
 
 def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
@@ -52,13 +53,14 @@ def drop(x: Tensor, place: Tensor, p: float) -> Tensor:
         raise RuntimeError(
             f"result type Float can't be cast to the desired output type {x.dtype.legacy}"
         )
-    dense = x.contiguous()
+    (dense,), axes = laid_alike(x)
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
-    return launch(
-        kernels.dropout, (dense, place), [(x.shape, x.dtype)], bind={"T": x.dtype},
+    made: Tensor = launch(
+        kernels.dropout, (dense, place), [(dense.shape, x.dtype)], bind={"T": x.dtype},
         words=(x.numel(),), scalars=(float_word(scale), round(p * (1 << 32))),
         n=blocks_for(x.numel(), kernels.WORDS)[0], grain=max(1, GRAIN // (COST * kernels.WORDS)),
     )  # fmt: skip
+    return put_back(made, axes)
 
 
 drop.linear("x")

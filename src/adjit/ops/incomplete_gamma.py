@@ -28,6 +28,7 @@ from ..schedule.settle import float_word
 from ..shapes import broadcast_shapes
 from ..tensor import Tensor
 from .comparison import where
+from .layouts import laid_alike, put_back
 
 # Of each dtype: the nodes of an integral, and the exponent at which its tail is cut off.
 ACCURACY = {"float32": (20, 18.0), "float64": (32, 40.0)}
@@ -132,12 +133,13 @@ def shares(alpha: Tensor, x: Tensor, upper: bool) -> Tensor:
     kind = x.dtype
     nodes, depth = ACCURACY[kind.name]
     rule = [float_word(number) for pair in rule_of(nodes) for number in pair]
+    operands, axes = laid_alike(alpha, x)
     found: Tensor = launch(
-        kernels.gamma_shares, (alpha.contiguous(), x.contiguous()), [(x.shape, kind)],
+        kernels.gamma_shares, operands, [(operands[0].shape, kind)],
         bind={"T": kind}, words=(upper, float_word(depth), nodes, *rule), n=x.numel(),
         grain=max(1, GRAIN // (8 * len(rule))),
     )  # fmt: skip
-    return found
+    return put_back(found, axes)
 
 
 @operation("IgammaBackward0")

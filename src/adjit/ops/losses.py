@@ -17,6 +17,7 @@ from ..kernels.ops import losses as kernels
 from ..kernels.ops import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, check_fits, numel
 from ..tensor import Tensor
+from .layouts import laid_alike, put_back
 from .reduce import GRAIN
 from .softmax import log_softmax
 
@@ -191,11 +192,12 @@ def binary_cross_entropy(
     check_floating("binary_cross_entropy", input)
     if weight is not None:
         check_fits(input.shape, weight.shape)
-    losses = launch(
-        kernels.binary_cross_entropy, (input.contiguous(), target.contiguous()),
-        [(input.shape, input.dtype)], bind={"T": input.dtype}, n=input.numel(), grain=GRAIN // 8,
-        fallible=no_probability,
+    operands, axes = laid_alike(input, target)
+    found = launch(
+        kernels.binary_cross_entropy, operands, [(operands[0].shape, input.dtype)],
+        bind={"T": input.dtype}, n=input.numel(), grain=GRAIN // 8, fallible=no_probability,
     )  # fmt: skip
+    losses = put_back(found, axes)
     return reduced(losses if weight is None else losses * weight, reduction)
 
 
@@ -222,6 +224,9 @@ def logit_cross_entropy(x, y, f):  # type: ignore[no-untyped-def]
     below = -x if x < 0 else 0.0
     share = 1 if f == 1 else 1 + (f - 1) * y
     return (1 - y) * x + share * (math.log1p(math.exp(-abs(x))) + below)
+
+
+logit_cross_entropy.laid_by = (1, 0, 2)
 
 
 @logit_cross_entropy.vjp

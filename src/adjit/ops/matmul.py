@@ -402,8 +402,19 @@ batched_product.multilinear("x", "y")
 
 
 @batched_product.vjp
-def _(g: Tensor, x: Tensor, y: Tensor) -> Any:
-    return batched_product(g, y.transpose(-2, -1)), batched_product(x.transpose(-2, -1), g)
+def _(g: Tensor, x: Tensor, y: Tensor, layouts: Any) -> Any:
+    return (
+        batched_product_like(layouts[0], g, y.transpose(-2, -1)),
+        batched_product_like(layouts[1], x.transpose(-2, -1), g),
+    )
+
+
+def batched_product_like(spec: Spec, x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y`, turned where `spec` is one transposed weight for all examples."""
+    is_turned = spec.ndim == 3 and spec.strides == (0, 1, spec.shape[1]) and spec.shape[1] > 1
+    if is_turned:
+        return batched_product(y.transpose(-2, -1), x.transpose(-2, -1)).transpose(-2, -1)
+    return batched_product(x, y)
 
 
 @batched_product.batched

@@ -16,6 +16,7 @@ from ..kernels.ops import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor
+from .layouts import reporting_c_order
 from .reduce import GRAIN, SUM, fold
 
 CHUNK_ROWS = 64  # rows whose part of the weight's gradient is summed in one place
@@ -281,7 +282,7 @@ def rms_norm(
     eps = machine_epsilon(input.dtype) if eps is None else eps
     axes = tuple(range(input.ndim - len(shape), input.ndim))
     out = input * (input.square().mean(axes, True) + eps).rsqrt()
-    return out if weight is None else out * weight
+    return reporting_c_order(out if weight is None else out * weight)
 
 
 def machine_epsilon(kind: DType) -> float:

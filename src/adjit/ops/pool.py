@@ -239,9 +239,9 @@ class Images(NamedTuple):
             return (memory[0], *spatial, memory[-1])
         return (*memory[:2], *spatial)
 
-    def back(self, made: Tensor, *, of_signals: bool = True) -> Tensor:
+    def back(self, made: Tensor, *, told_by: float = layouts.SIGNALS) -> Tensor:
         """A result in memory order as a tensor like the input."""
-        out = layouts.as_images(made, self.at_end, self.model, of_signals=of_signals)
+        out = layouts.as_images(made, self.at_end, self.model, told_by=told_by)
         return out if self.batched else out.squeeze(0)
 
 
@@ -261,7 +261,12 @@ def largest(kernel: Any, x: Tensor, windows: Windows, n: int) -> tuple[Tensor, T
         bind={"T": x.dtype, "Y": dtypes.int32}, words=(*windows.words, images.inner),
         n=rows, grain=max(1, GRAIN // max(2 * work, 1)),
     )  # fmt: skip
-    return images.back(values), images.back(places)
+    told_by: float = layouts.SIGNALS
+    if kernel is kernels.max_areas:  # which PyTorch runs otherwise
+        told_by = (
+            layouts.NOTHING if n == 3 else layouts.SIGNALS if images.batched else layouts.IMAGES
+        )
+    return images.back(values, told_by=told_by), images.back(places, told_by=told_by)
 
 
 def move(kernel: Any, x: Tensor, places: Tensor, n: int, sizes: Shape, to: Shape) -> Tensor:
@@ -395,8 +400,8 @@ def refuse(name: str, x: Tensor, *kinds: str) -> None:
 @operation("LargestValuesBackward0")
 def largest_values(x: Tensor, windows: Windows, n: int) -> Tensor:
     """The largest elements of windows where no gradient is asked for: those of signals in C order."""
-    made = over_windows(kernels.max_values, x, n, windows, 1.0)
-    return layouts.reporting_c_order(made) if n == 1 else made
+    told_by = layouts.NOTHING if n == 1 else layouts.IMAGES
+    return over_windows(kernels.max_values, x, n, windows, 1.0, told_by)
 
 
 batched_planes(largest_values, "n")
@@ -461,7 +466,14 @@ max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (
 # ---------------------------------------------------------------- means
 
 
-def over_windows(kernel: Any, x: Tensor, n: int, windows: Windows, divisor: float) -> Tensor:
+def over_windows(
+    kernel: Any,
+    x: Tensor,
+    n: int,
+    windows: Windows,
+    divisor: float,
+    told_by: float = layouts.SIGNALS,
+) -> Tensor:
     """Run a kernel over windows, or the one from windows to the input."""
     images = Images.of(x, n)
     to = windows.size if kernel is kernels.spread_windows else windows.out
@@ -471,7 +483,7 @@ def over_windows(kernel: Any, x: Tensor, n: int, windows: Windows, divisor: floa
         bind={"T": x.dtype}, words=(*windows.words, images.inner), scalars=(float_word(divisor),),
         n=images.outer * to[0] * to[1], grain=max(1, GRAIN // max(2 * work, 1)),
     )  # fmt: skip
-    return images.back(made)
+    return images.back(made, told_by=told_by)
 
 
 def elements_of(windows: Windows, include_pad: bool, like: Tensor) -> Tensor | None:
@@ -498,7 +510,8 @@ def average_pooling(n: int) -> Operation:
         """The sums of windows over the numbers of their elements, or over another number."""
         counts = None if override else elements_of(windows, include_pad, x)
         divisor = 1 if counts is not None else override or numel(windows.kernel)
-        sums = over_windows(kernels.sum_windows, x, n, windows, divisor)
+        told_by = layouts.NOTHING if n == 3 else layouts.SIGNALS
+        sums = over_windows(kernels.sum_windows, x, n, windows, divisor, told_by)
         return sums if counts is None else sums / counts.reshape(windows.out[3 - n :])
 
     average.linear("x")
@@ -640,7 +653,8 @@ AVERAGE_POOLS = [avg_pool1d, avg_pool2d, avg_pool3d]
 
 
 ADAPTIVE_AVERAGE = [
-    mapping(f"AdaptiveAvgPool{n}DBackward0", is_straight=True, of_signals=True) for n in (1, 2, 3)
+    mapping(f"AdaptiveAvgPool{n}DBackward0", is_straight=True, told_by=told_by)
+    for n, told_by in ((1, layouts.SIGNALS), (2, layouts.IMAGES), (3, layouts.NOTHING))
 ]
 
 
@@ -840,7 +854,7 @@ def unpool(x: Tensor, places: Tensor, size: Shape) -> Tensor:
         messages={STATUS_INDEX: (RuntimeError, "Found an invalid max index: {0} (output volumes "
                                                f"are of size {volumes})")},
     )  # fmt: skip
-    return images.back(made, of_signals=False)
+    return images.back(made, told_by=layouts.NOTHING if n == 3 else layouts.IMAGES)
 
 
 unpool.linear("x")

@@ -102,7 +102,7 @@ def growth(to: AxisMap) -> tuple[float, int]:
     return factor, to.axis if factor < 1 else -to.axis
 
 
-def mapped(x: Tensor, maps: Maps, back: bool, of_signals: bool) -> Tensor:
+def mapped(x: Tensor, maps: Maps, back: bool, told_by: float) -> Tensor:
     """Map axes one after the other: those that shrink most come first, and last on the way back.
 
     Of axes that grow alike the inner one comes first: short lines cost more than long ones.
@@ -113,20 +113,20 @@ def mapped(x: Tensor, maps: Maps, back: bool, of_signals: bool) -> Tensor:
     order = sorted(maps.axes, key=growth)
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
-    return layouts.as_images(y, at_end, x, of_signals=of_signals)
+    return layouts.as_images(y, at_end, x, told_by=told_by)
 
 
 def mapping(
-    backward_name: str, is_straight: bool = False, *, of_signals: bool = False
+    backward_name: str, is_straight: bool = False, *, told_by: float = layouts.IMAGES
 ) -> Operation:
     """An op that maps axes, and under its name in the graph the one that maps gradients back, which may have
-    an edge to what was mapped; `of_signals` as `as_images` takes it."""
+    an edge to what was mapped; `told_by` as `as_images` takes it."""
     back_name = backward_name.replace("Backward", "BackwardBackward")
 
     @operation(backward_name)
     def map_axes(x: Tensor, maps: Maps) -> Tensor:
         """`x` with some axes mapped."""
-        return mapped(x, maps, False, of_signals)
+        return mapped(x, maps, False, told_by)
 
     map_axes.linear("x")
     map_axes.straight = back_name if is_straight else ""
@@ -140,7 +140,7 @@ def mapping(
     @operation(back_name)
     def map_back(g: Tensor, maps: Maps) -> Tensor:
         """The gradient of what was mapped."""
-        return mapped(g, maps, True, of_signals)
+        return mapped(g, maps, True, told_by)
 
     map_back.linear("g")
 
@@ -154,8 +154,12 @@ def mapping(
 
 
 PADS: dict[str, Any] = {
-    mode: [mapping(f"{name}Pad{n}DBackward0", is_straight=mode != "circular") for n in (1, 2, 3)]
-    for mode, name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular"))
+    mode: [mapping(f"{name}Pad{n}DBackward0", is_straight, told_by=told_by) for n in (1, 2, 3)]
+    for mode, name, is_straight, told_by in (
+        ("reflect", "Reflection", True, layouts.IMAGES),
+        ("replicate", "Replication", True, layouts.IMAGES),
+        ("circular", "Circular", False, layouts.NOTHING),
+    )
 }  # fmt: skip
 PAD_KINDS = {
     "reflect": kernels.REFLECT,

@@ -13,7 +13,7 @@ from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
-from . import creation
+from . import creation, layouts
 from .arithmetic import checked_alpha
 from .grids import gather, scatter, scatter_add, scatter_join
 from .index import put, read
@@ -365,8 +365,15 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 @operation("IndexFillBackward0")
 def fill_rows(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`x` with slices along `dim` filled with a number."""
-    number = creation.full((), value, dtype=x.dtype, device=x.device)
-    return write_rows(x, [dim], [index], number, IN_BRACKETS)
+    return filled_rows(x, dim, index, creation.full((), value, dtype=x.dtype, device=x.device))
+
+
+def filled_rows(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    """`x` with slices along `dim` filled with a 0-d tensor, in the order of its axes."""
+    axes = layouts.axes_in_memory(x)
+    whole = layouts.as_in_memory(x, axes)
+    made = write_rows(whole, [axes.index(dim)], [index], value, IN_BRACKETS, names=[dim])
+    return layouts.put_back(made, axes)
 
 
 @fill_rows.jvp
@@ -389,7 +396,7 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 @operation("IndexFillBackward1")
 def fill_rows_with(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """`x` with slices along `dim` filled with a 0-d tensor."""
-    return write_rows(x, [dim], [index], value, IN_BRACKETS)
+    return filled_rows(x, dim, index, value)
 
 
 fill_rows_with.linear("x", "value")

@@ -13,9 +13,11 @@ from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..graph.record import is_differentiated
+from ..graph.view import as_own
 from ..kernels.ops import sort as kernels
 from ..shapes import Shape, an_int, called_too, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
+from . import layouts
 from .masks import refuse_traced
 from .reduce import (
     GRAIN,
@@ -51,7 +53,11 @@ def sorted_rows(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]
 @operation("SortBackward0", differentiable=(0,))
 def sort_axis(x: Tensor, axis: int, descending: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """Values in order along an axis, and where they come from."""
-    return sorted_rows(x, axis, descending)
+    axes = layouts.axes_in_memory(x)
+    found = sorted_rows(
+        layouts.as_in_memory(x, axes), axes.index(axis) if axes else axis, descending
+    )
+    return layouts.put_back(found[0], axes), layouts.put_back(found[1], axes)
 
 
 sort_axis.selects("axis")
@@ -486,9 +492,10 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
     x = x.detach()
     firsts, inverse, counts, number = runs_of(x, axis, in_order)
     found = int(number.item())
-    values = (x if axis is not None and x.ndim else x.reshape(-1)).index_select(
-        axis or 0, firsts[:found]
-    )
+    if axis is None or not x.ndim:
+        values = x.reshape(-1).index_select(0, firsts[:found])
+    else:
+        values = as_own(x.movedim(axis, 0).index_select(0, firsts[:found]).movedim(0, axis))
     return values, inverse, counts[:found]
 
 

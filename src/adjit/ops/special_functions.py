@@ -13,6 +13,7 @@ from ..graph.registry import reference
 from ..schedule.codegen.body import special
 from ..shapes import an_int
 from ..tensor import Tensor
+from .layouts import reporting_c_order
 from .promotion import floating
 from .transcendental import with_numbers
 
@@ -284,7 +285,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     total = input.lgamma() + 0.25 * p * (p - 1) * math.log(math.pi)
     for k in range(1, p):
         total = total + (input - 0.5 * k).lgamma()
-    return total
+    return reporting_c_order(total)
 
 
 def slope_of_mvlgamma(x: Tensor, p: int) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..dtypes import carrier
+from ..formats import contiguous_format
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes, operation
@@ -25,7 +26,7 @@ from ..shapes import (
     wrap_dims,
 )
 from ..tensor import Tensor
-from . import slicing
+from . import layouts, slicing
 from .joining import cat
 
 
@@ -61,9 +62,10 @@ def reverse(x: Tensor, dims: Shape) -> Tensor:
     """`x` reversed along axes."""
     if x.numel() == 0:
         return x.clone()
-    steps = [-s if d in dims else s for d, s in enumerate(x._spec.strides)]
-    first = sum((x.shape[d] - 1) * x._spec.strides[d] for d in dims if x.ndim)
-    return walked(x, x.shape, steps, first)
+    strides, axes = x._spec.strides, layouts.axes_in_memory(x)
+    steps = [-strides[d] if d in dims else strides[d] for d in axes]
+    first = sum((x.shape[d] - 1) * strides[d] for d in dims if x.ndim)
+    return layouts.put_back(walked(x, tuple([x.shape[d] for d in axes]), steps, first), axes)
 
 
 def walked(x: Tensor, shape: Shape, steps: Sequence[int], first: int) -> Tensor:
@@ -169,7 +171,7 @@ def rolled(x: Tensor, shifts: Shape, dims: Shape) -> Tensor:
                 for first, last in ((cut, size), (0, cut))
             ]
             out = cat(parts, dim)
-    return out.clone() if out is x else out
+    return layouts.reporting_c_order(out.clone() if out is x else out)
 
 
 rolled.linear("x")
@@ -213,7 +215,7 @@ def turned(x: Tensor, k: int, dims: Shape) -> Tensor:
     """`x` turned in the plane of two axes."""
     a, b = dims
     if k == 0:
-        return x.clone()
+        return x.clone(memory_format=contiguous_format)
     if k == 2:
         return reverse(x, dims)
     return reverse(x, (b,) if k == 1 else (a,)).transpose(a, b)  # with PyTorch's strides
