@@ -492,6 +492,8 @@ class Comparison:
         if not parts(expected) or not all(map(is_tensor, parts(expected))):
             return
         for kind in ("dense", "transposed", "empty", "narrow"):
+            if kind == "transposed" and self.info.name in ("tril", "triu"):
+                continue  # PyTorch writes beyond the memory of such an `out`
 
             def into(library: Any, kind: str = kind) -> Any:
                 outs = [_room(library, t, kind) for t in parts(expected)]

@@ -67,10 +67,7 @@ LOOSE = {*DRAWS.split(), *UNDEFINED.split()}  # shapes, dtypes and layouts are c
 
 EQUALS = "which of equal elements an index names is not defined: here the first, PyTorch's varies"
 NUMBERS = "any operand of an elementwise op may be a number, PyTorch takes one for some"
-OUT = (
-    "one rule says which dtype `out` may have, that of elementwise ops; PyTorch's ops that are none have "
-    "rules and texts of their own, most ask for the dtype of the result"
-)
+OUT = "says in other words, or of another part, that `out` has a dtype that cannot hold the result"
 OVERLAP = "`out` is written once all is computed: it may lie on an input"
 OTHER_TEXT = "two things are wrong, or the same is said in other words"
 
@@ -176,7 +173,7 @@ ON_PURPOSE = [
     Purpose(
         "there are no singular values yet, the error says what to use",
         "linalg_matrix_norm norm_nuc",
-        FORM + "refused",
+        FORM + "refused|out narrow error text",
         "needs singular values",
         True,
     ),
@@ -291,9 +288,24 @@ ON_PURPOSE = [
         "error: refused",
         "a Tensor among them|must be Tensor",
     ),
-    Purpose(OUT, "cat cumsum", "out narrow (accepted|refused|error text|error type)", "", True),
-    Purpose(OUT, "gather", "error: accepted", "dtype|expects Long tensor out", True),
-    Purpose(OUT, "amax amin", "error: error text", "result type Float can't be cast"),
+    Purpose(
+        OUT,
+        """cat column_stack dstack hstack stack vstack mvlgamma_mvlgamma_p_1 mvlgamma_mvlgamma_p_3
+        mvlgamma_mvlgamma_p_5 ldexp linalg_solve_triangular nn_functional_logsigmoid nn_functional_gelu
+        nn_functional_hardshrink narrow_copy histc histogram logsumexp nanmean nansum max_reduction_no_dim
+        min_reduction_no_dim normal lerp diag matmul mean kthvalue mode""",
+        "out narrow (error text|error type)",
+    ),
+    Purpose(
+        "what is made of elementwise operations casts as they do",
+        "diff inner",
+        "out narrow (accepted|error text)",
+    ),
+    Purpose(
+        "running sums and products are computed in their own dtype, and are cast only where they can be",
+        "cumsum cumprod",
+        "out narrow (accepted|refused|error text)",
+    ),
 ]
 
 

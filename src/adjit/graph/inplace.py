@@ -17,7 +17,7 @@ from ..schedule import settle as scheduling
 from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense, refuse_written
 from ..storage import Storage
-from . import elementwise_record, primitives, record, write
+from . import elementwise_record, out_dtypes, primitives, record, write
 from .copy_slices import edge_of_slices
 from .fastpath import adopting
 from .levels import innermost, is_traced, level_of, tracers
@@ -336,7 +336,9 @@ def retain_by(t: TensorBase, edge: Edge | None) -> tuple[Extras | SimpleNamespac
 _NOWHERE = SimpleNamespace()
 
 
-def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
+def write_out(
+    name: str, out: Argument, made: Argument, is_one_of_several: bool = False
+) -> NewTensor:
     """Put results into the `out=` tensors of a call.
 
     Raises:
@@ -346,7 +348,10 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
         targets = out if isinstance(out, (tuple, list)) else (out,)
         if len(targets) != len(made):
             raise TypeError(f"{name}(): expected {len(made)} tensors in out=, got {len(targets)}")
-        written = [write_out(name, o, m) for o, m in zip(targets, made, strict=True)]
+        written = [
+            write_out(name, o, m, is_one_of_several=True)
+            for o, m in zip(targets, made, strict=True)
+        ]
         return tuple(written) if type(made) is tuple else type(made)(*written)
     if not record.is_tensor(out):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
@@ -355,11 +360,7 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
-    if not dtypes.can_cast(made.dtype, out.dtype):
-        raise RuntimeError(
-            f"result type {made.dtype.legacy} can't be cast to the desired output type "
-            f"{out.dtype.legacy}"
-        )
+    out_dtypes.check(name, made.dtype, out.dtype, is_one_of_several)
     if out.shape != made.shape:
         if out.numel():
             errors.warn(
