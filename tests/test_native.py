@@ -1824,13 +1824,17 @@ SENDING = {
 }
 
 
+SHARING = ["elementwise", "saved", "broadcast", "turned", "converted", "several", "one more axis"]
+
+
 @pytest.mark.in_turn(3)
 @pytest.mark.parametrize("first", ARRIVING)
 @pytest.mark.parametrize(
-    ("name", "shape"),  # small gradients are summed later
+    ("name", "shape"),  # small gradients are summed later, large operands share a kernel
     [
         *[(name, (4, 4)) for name in SENDING],
         *[(name, (40, 40)) for name in ("several", "as it is")],
+        *[(name, (70, 70)) for name in SHARING],
     ],
 )
 def test_walks_agree_whatever_arrives(name, first, shape, monkeypatch):
@@ -1870,6 +1874,20 @@ def test_walks_agree_whatever_arrives(name, first, shape, monkeypatch):
             assert tuple([(g._spec, g._offset) for g in found]) == layouts, second
             assert tuple([g.tolist() for g in found]) == numbers, second
             assert not share or len(outside) == 2
+
+
+def test_gradients_of_one_kernel_are_recorded_without_python(monkeypatch):
+    x, w = (t.requires_grad_() for t in (spread((70, 70)), spread((70, 70)).sin()))
+
+    def step():
+        x.grad = w.grad = None
+        ((x * w) * T.atan2(x, w) * x[:1]).sum().backward()
+        return x.grad.tolist(), w.grad.tolist()
+
+    for _ in range(3):
+        expected = step()
+    monkeypatch.setattr(type(T.mul), "apply_vjp", refuse_alias)
+    assert step() == expected
 
 
 def test_what_a_captured_function_gets_back_lies_as_it_expects():

@@ -61,10 +61,10 @@ BASIC_FALLBACK = FITTED = FUNCTION_CONTEXT = BOUND
 GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = BOUND
 GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
-KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BOUND
+KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = KERNEL_WHICH = LEAF_VARIABLE = MAX_PENDING = BOUND
 META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
 OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
-OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = VIEW_VJP_TRACES = RECIPE_SPEC = BOUND
+OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = VIEW_VJP_TRACES = RECIPE_PICKS = BOUND
 VIEW_VJP_OFFSET = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = BOUND
@@ -73,7 +73,7 @@ SAVE_PLAN_TRACES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TRACE_UNALIASED = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
 TENSOR_AUTOGRAD_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
-VJP_FIXES = VJP_KERNELS = VJP_SOURCES = WRITTEN_REGION_TRACES = BOUND
+VJP_FIXES = VJP_KERNELS = VJP_MADE = VJP_SOURCES = WRITTEN_REGION_TRACES = BOUND
 
 PAIRS = 2 * MOST_VALUES
 
@@ -267,9 +267,10 @@ def plain_vjp(runtime, fn, g):
         drop(key)
     else:
         return 0
-    if vjp == 0 or item(vjp, VJP_SOURCES) == none:
+    if vjp == 0:
         return 0
-    if length(item(runtime, RUNTIME_PENDING)) + length(item(vjp, VJP_KERNELS)) >= MAX_PENDING:
+    more = length(item(vjp, VJP_KERNELS)) + length(item(vjp, VJP_MADE))
+    if length(item(runtime, RUNTIME_PENDING)) + more >= MAX_PENDING:
         return 0
     return vjp if all_as_saved(runtime, saved) else 0
 
@@ -311,16 +312,16 @@ def pass_on(context, arguments, fn, vjp, g):
     """Record the kernels of a node and let the gradients arrive; whether that went well."""
     runtime = item(context, BACKWARD_RUNTIME)
     kernels, sources, fixes = item(vjp, VJP_KERNELS), item(vjp, VJP_SOURCES), item(vjp, VJP_FIXES)
-    nodes = new_tuple(length(kernels))
+    nodes = new_tuple(length(item(vjp, VJP_MADE)))
     if nodes == 0:
         return False
+    filled = 0
     for k in range(length(kernels)):
-        node = new_pullback(runtime, fn, item(kernels, k), g)
-        if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
-            drop(node)
+        count = record_pullback(runtime, fn, item(kernels, k), g, nodes, filled)
+        if count == 0:
             drop(nodes)
             return False
-        fill(nodes, k, node)
+        filled += count
     is_well = settles_shared(runtime, fn)
     edges = get(fn, GRAD_EDGES)
     for k in range(length(edges) if is_well else 0):
@@ -330,10 +331,7 @@ def pass_on(context, arguments, fn, vjp, g):
         if source == PASSED:
             found, spec = g, item(get(fn, GRAD_OUTPUTS), 0)
         else:
-            found, spec = (
-                item(nodes, source),
-                get(item(item(kernels, source), KERNEL_RECIPE), RECIPE_SPEC),
-            )
+            found, spec = item(nodes, source), item(item(vjp, VJP_MADE), source)
         wanted = item(get(fn, GRAD_INPUTS), k)
         made = new_gradient(context, edge, found, spec, wanted, word_of(item(fixes, k)))
         if made == 0 or not add_gradient(context, arguments, edge, made):
@@ -341,6 +339,30 @@ def pass_on(context, arguments, fn, vjp, g):
             break
     drop(nodes)
     return is_well
+
+
+@helper
+def record_pullback(runtime, fn, kernel, g, nodes, place):
+    """Record one kernel of a vjp, and fill its results into a tuple from a place on; how many, 0 on failure."""
+    pending, count = item(runtime, RUNTIME_PENDING), length(item(kernel, KERNEL_WHICH))
+    node = new_pullback(runtime, fn, kernel, g)
+    if node == 0 or append(pending, node) != 0:
+        drop(node)
+        return 0
+    if count == 1:
+        fill(nodes, place, node)
+        return 1
+    for k in range(count):
+        pick = own(list_item(get(item(kernel, KERNEL_RECIPE), RECIPE_PICKS), k))
+        none, empty = own(item(runtime, RUNTIME_NONE)), own(item(runtime, RUNTIME_EMPTY))
+        picked = new_node(runtime, pick, new_single(own(node)), none, empty)
+        if picked == 0 or append(pending, picked) != 0:
+            drop(picked)
+            count = 0
+            break
+        fill(nodes, place + k, picked)
+    drop(node)
+    return count
 
 
 @helper

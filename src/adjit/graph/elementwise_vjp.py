@@ -24,9 +24,10 @@ from .op_record import (
     OpRecord,
     Pick,
     Vjp,
+    VjpOnTensors,
 )
 from .primitives import filled
-from .record import as_tensor, is_tensor, new_node, picks
+from .record import as_tensor, is_tensor, new_node, picks, picks_of
 from .saved import FREED, unpack
 from .state import state
 from .straight import mark_straight
@@ -57,7 +58,7 @@ def elementwise_vjps(
             found = plan_vjp(op, op_record, fn.mask, spec)
             op_record.vjps_by_spec[spec, fn.mask] = found
         values, start, shared = [storage.value], g._offset, storage.shared
-    passed, fits, kernels, _, _ = found
+    passed, fits, kernels = found[:3]
     if not fits:
         g = as_tensor(g, spec)
     if not kernels:
@@ -154,15 +155,16 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
     fits = all(specs[k] is forward.spec for k in passed)
     pass_places = [0 if k in passed else 1 for k in range(len(specs))]
     passing = picker(pass_places) if passed or not kernels else None
-    if any(len(kernel.which) > 1 for kernel in kernels):
-        return Vjp(passing, fits, tuple(kernels), None, ())
-    found = dict.fromkeys(passed, PASSED) | {kernel.which[0]: i for i, kernel in enumerate(kernels)}
-    made = dict.fromkeys(passed, g_spec) | {
-        kernel.which[0]: kernel.recipe.spec for kernel in kernels
-    }
+    for kernel in kernels:
+        if len(kernel.which) > 1:
+            picks_of(kernel.recipe)  # which machine code takes from there
+    given = [k for kernel in kernels for k in kernel.which]
+    made = tuple([spec for kernel in kernels for spec in kernel.recipe.outputs])
+    found = dict.fromkeys(passed, PASSED) | {k: i for i, k in enumerate(given)}
+    looks = dict.fromkeys(passed, g_spec) | dict(zip(given, made, strict=True))
     sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
-    fixes = tuple([fix(made[k], needed[k]) if k in made else AS_IS for k in range(len(specs))])
-    return Vjp(passing, fits, tuple(kernels), sources, fixes)
+    fixes = tuple([fix(looks[k], needed[k]) if k in looks else AS_IS for k in range(len(specs))])
+    return Vjp(passing, fits, tuple(kernels), made, sources, fixes)
 
 
 def fix(found: Spec, wanted: Spec) -> int:
@@ -188,28 +190,39 @@ def _vjps_on_tensors(
     op: ElementwiseOp, fn: GradNode, op_record: OpRecord, g: TensorBase
 ) -> list[Gradient | None]:
     """The vjp body read on tensors, so that it is recorded and differentiable itself."""
-    specs = fn.inputs
-    assert op.back is not None
-    which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
-    given: dict[str, TensorBase | Number | None] = dict.fromkeys(
-        [*op.back.params, *op.back.attributes]
-    )
-    given["g"] = g
-    tensors = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
-    for position, k in enumerate(tensors):
-        given["out" if k < 0 else op.params[k]] = unpack(fn, position)
+    how = op_record.vjps_on_tensors.get(fn.mask)
+    if how is None:
+        how = op_record.vjps_on_tensors[fn.mask] = _plan_on_tensors(op, op_record, fn.mask)
+    values: list[TensorBase | Number | None] = [g]
+    for position in range(how.saved):
+        values.append(unpack(fn, position))
     if op_record.numbers:
-        numbers = op.numbers(op_record, fn.scalars)
-        given.update((name, value) for name, value in numbers.items() if name in given)
-    results = op.back.on_tensors(which, op.functions())(**given)
-    grads: list[Gradient | None] = [None] * len(specs)
-    for k, gradient in zip(which, results, strict=True):
+        values += op.numbers(op_record, fn.scalars).values()
+    values.append(None)
+    results = how.function(*[values[place] for place in how.places])
+    grads: list[Gradient | None] = [None] * len(fn.inputs)
+    for k, gradient in zip(how.which, results, strict=True):
         if not is_tensor(gradient):
             gradient = _constant_like(g, gradient)
         if op.straight and k == 0 and gradient is not g:
             mark_straight(gradient, unpack(fn, 0), op.straight)
         grads[k] = gradient
     return grads
+
+
+def _plan_on_tensors(op: ElementwiseOp, op_record: OpRecord, mask: int) -> VjpOnTensors:
+    """The vjp body as a function of tensors, and which of `g`, what is saved, numbers and None it is given."""
+    specs, back = op_record.operands, op.back
+    assert back is not None
+    which = tuple([k for k in range(len(specs)) if mask >> k & 1])
+    tensors = [k for k in op.saves[mask] if k < 0 or specs[k] is not None]
+    names = ["g", *["out" if k < 0 else op.params[k] for k in tensors], *op_record.numbers]
+    places = [
+        names.index(name) if name in names else len(names)
+        for name in [*back.params, *back.attributes]
+    ]
+    function = back.on_tensors(which, op.functions())
+    return VjpOnTensors(function, which, len(tensors), tuple(places))
 
 
 def _constant_like(g: TensorBase, value: float) -> NewTensor:

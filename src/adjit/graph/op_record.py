@@ -33,8 +33,20 @@ class Vjp(NamedTuple):
     passed: Pick | None  # of (g, None): those that are `g` itself, if there are any
     fits: bool  # whether `g` has the specs of these operands
     kernels: tuple[Kernel, ...]  # for the others
-    sources: tuple[int, ...] | None  # for each operand its kernel, `PASSED` for `g`, or `NOTHING`
+    made: tuple[Spec, ...]  # what the kernels give, one after the other
+    sources: tuple[
+        int, ...
+    ]  # for each operand its place among these, `PASSED` for `g`, or `NOTHING`
     fixes: tuple[int, ...]  # for each operand what to make of that, as `fix` says
+
+
+class VjpOnTensors(NamedTuple):
+    """A vjp as a function of tensors, which records what can be differentiated again."""
+
+    function: Callable[..., Sequence[NewTensor]]
+    which: tuple[int, ...]  # the operands that it gives gradients for
+    saved: int  # how many tensors the node has saved
+    places: tuple[int, ...]  # where its arguments are among `g`, these, the numbers, and None
 
 
 Number = float | int | bool  # of Python
@@ -75,7 +87,7 @@ class OpRecord(GradContext):
 
     __slots__ = (
         "compute", "differentiable", "floating", "numbers", "operands", "over", "recipe", "vjps",
-        "vjps_by_spec", "whole",
+        "vjps_by_spec", "vjps_on_tensors", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -101,4 +113,5 @@ class OpRecord(GradContext):
         self.differentiable = differentiable
         # For a bare `g`, which has the spec of the result: by which operands need gradients, as bits.
         self.vjps: dict[int, Vjp] = {}
+        self.vjps_on_tensors: dict[int, VjpOnTensors] = {}
         self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # for a tensor `g`: by its spec too

@@ -320,9 +320,7 @@ def picks(node: Node) -> list[Node]:
         pending.append(node)
         return [node]
     found = []
-    if recipe.picks is None:
-        recipe.picks = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
-    for pick in recipe.picks:
+    for pick in picks_of(recipe):
         picked = new_node(Node)
         picked.recipe = pick
         picked.inputs = (node,)
@@ -331,6 +329,13 @@ def picks(node: Node) -> list[Node]:
         found.append(picked)
     pending.extend([node, *found])  # at once: another thread that settles takes all of them
     return found
+
+
+def picks_of(recipe: Recipe) -> list[Recipe]:
+    """The recipes that take one of several results."""
+    if recipe.picks is None:
+        recipe.picks = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
+    return recipe.picks
 
 
 _picks: dict[tuple[int, Spec], Recipe] = {}
