@@ -162,6 +162,11 @@ ON_PURPOSE = [
         r"\(inf\) \| np\.float32\(\d\.\d+e\+1\d\)",
         is_rare=True,
     ),
+    Purpose(
+        "PyTorch gives a tensor the gradients of the elements that were replaced, and zeros for the others",
+        "as_strided_scatter",
+        FORM + "(grad|second) (value|missing|number)",
+    ),
     # ----- layouts
     Purpose(
         "results of other ops lie in C order",
@@ -293,7 +298,7 @@ ON_PURPOSE = [
         """cat column_stack dstack hstack stack vstack mvlgamma_mvlgamma_p_1 mvlgamma_mvlgamma_p_3
         mvlgamma_mvlgamma_p_5 ldexp linalg_solve_triangular nn_functional_logsigmoid nn_functional_gelu
         nn_functional_hardshrink narrow_copy histc histogram logsumexp nanmean nansum max_reduction_no_dim
-        min_reduction_no_dim normal lerp diag matmul mean kthvalue mode""",
+        min_reduction_no_dim normal lerp diag matmul mean kthvalue mode frexp""",
         "out narrow (error text|error type)",
     ),
     Purpose(

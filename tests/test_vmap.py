@@ -34,7 +34,7 @@ REFUSED = {
     "index_put": LOOKS,
     "linspace_tensor_overload": LOOKS, "logspace_tensor_overload": LOOKS, "nanquantile": LOOKS,
     "narrow": LOOKS, "nn_functional_embedding_bag": LOOKS, "nn_functional_gaussian_nll_loss": LOOKS,
-    "nonzero": LOOKS, "quantile": LOOKS, "repeat_interleave": LOOKS, "resize_": LOOKS,
+    "nonzero": LOOKS, "nonzero_static": LOOKS, "quantile": LOOKS, "repeat_interleave": LOOKS, "resize_": LOOKS,
     "resize_as_": LOOKS, "tensor_split": LOOKS, "unique": LOOKS, "unique_consecutive": LOOKS,
     "masked_select": "differently shaped Tensor",
     "nn_functional_batch_norm": "Batch norm got a batched tensor",

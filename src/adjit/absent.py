@@ -41,7 +41,7 @@ SUBJECTS = (
     Subject(
         "Special functions of physics and statistics",
         "use scipy.special on x.detach().numpy(), without gradients",
-        """frexp nextafter special.airy_ai special.bessel_j0 special.bessel_j1
+        """special.airy_ai special.bessel_j0 special.bessel_j1
         special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t
         special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w
         special.hermite_polynomial_h
@@ -87,7 +87,6 @@ METHODS = {
         lu lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet solve svd symeig
         triangular_solve""",
     "Transforms, windows and complex numbers": "cdouble cfloat chalf istft stft",
-    "Special functions of physics and statistics": "frexp nextafter nextafter_",
     "Sparse, quantised and half-precision tensors": """ccol_indices coalesce col_indices crow_indices dense_dim
         dequantize indices int_repr is_coalesced is_mkldnn is_nested is_sparse_csr q_per_channel_axis
         q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme
@@ -98,7 +97,7 @@ METHODS = {
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
-    "Parts and rows": "as_strided_scatter index nonzero_static sum_to_size",
+    "Parts and rows": "index",
     "What PyTorch uses itself or has no longer": """hash_tensor dim_order grad_dtype module_load name reinforce
         volatile _make_wrapper_subclass""",
 }  # fmt: skip

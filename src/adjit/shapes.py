@@ -198,6 +198,12 @@ def refuse_written(shape: Sequence[int], given: Sequence[int]) -> NoReturn:
     )
 
 
+def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether a shape expands to another."""
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(a in (1, b) for a, b in pairs)
+
+
 def broadcast_strides(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> Shape:
     """Strides of an operand seen in the broadcast shape `target`: 0 where it is repeated."""
     pad = len(target) - len(shape)

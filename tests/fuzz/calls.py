@@ -223,6 +223,10 @@ T.dstack([{x}, {s}]); T.row_stack([{x}, {s}]); T.column_stack([{x}, {s}]); {x}.r
 {x}.index_copy({dim}, {own_places}, {slices}); {x}.index_fill({dim}, {places}, {number})
 {x}.index_put(({first_places},), {value}, accumulate={flag}); {x}.put({own_flat_places}, {fills_flat})
 {x}.masked_scatter({mask}, {s}); {x2}.diagonal_scatter({diagonal_values})
+T.nextafter({f}, {s}); {f}.nextafter({s}); {f}.nextafter_({s}); T.frexp({f}).mantissa; {f}.frexp().exponent
+{x2}.sum_to_size(1, {x2}.shape[1]); T.nonzero_static({x}, size=3); {x}.nonzero_static(size=2, fill_value=5)
+T.as_strided_scatter({x}.contiguous(), T.ones(1), (1,), (1,))
+{x}.contiguous().as_strided_scatter(T.ones(1), (1,), (1,))
 {x2}.select_scatter({row_values}, 0, 0); {x2}.slice_scatter({s}, 0, 0, {size0})
 T.meshgrid({x1}, {x1}, indexing='ij'); T.cartesian_prod({x1}, {x1}); T.combinations({x1})
 T.searchsorted({sorted}, {s}); T.bucketize({f}, {boundaries}); F.one_hot({classes}, 4)

@@ -38,6 +38,7 @@ from . import (
     matmul,
     matrix_norms,
     moments,
+    neighbours,
     nn,
     norm,
     operators,

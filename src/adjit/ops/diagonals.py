@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
@@ -389,6 +390,38 @@ def slice_scatter(
     last = max(first, last)
     check_part(src, slicing.slice_dim(input.detach(), axis, first, last, step))
     return put_range(input, src, axis, first, last, step)
+
+
+@export(method=True)
+@composed
+def as_strided_scatter(
+    input: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    """`input` with the elements that `as_strided` shows replaced by `src`; differentiable in both.
+
+    Args:
+        size, stride, storage_offset: as in `as_strided`.
+
+    Raises:
+        RuntimeError: if `src` has another size.
+
+    Example:
+        >>> adjit.as_strided_scatter(adjit.zeros(3, 3), adjit.ones(2), (2,), (4,))
+        tensor([[1., 0., 0.],
+                [0., 1., 0.],
+                [0., 0., 0.]])
+    """
+    axes = layouts.axes_in_memory(input)
+    whole = layouts.as_in_memory(input, axes)
+    place = size, stride, storage_offset or 0
+    check_part(src, whole.detach().contiguous().as_strided(*place))
+    places = creation.arange(input.numel(), device=input.device).as_strided(*place)
+    flat = whole.reshape(-1).scatter(0, places.reshape(-1), src.reshape(-1).to(input.dtype))
+    return layouts.put_back(flat.reshape(whole.shape), axes)
 
 
 @operation("SliceScatterBackward0")

@@ -20,7 +20,7 @@ from ..graph.record import is_differentiated
 from ..graph.state import state
 from ..graph.view import alias
 from ..graph.view_cache import caches_views
-from ..shapes import Shape, is_dense
+from ..shapes import Shape, broadcasts_to, is_dense
 from ..tensor import Tensor
 from . import creation, slicing, view
 from .masks import nonzero, rows_where, untraced
@@ -639,9 +639,3 @@ def named_axes(indices: Indices, names: Sequence[int], rank: int) -> list[int]:
     kept = [name for d, name in enumerate(names) if d not in axes]
     front = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     return [*kept[:front], *common, *kept[front:]]
-
-
-def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
-    """Whether a shape expands to another."""
-    pairs = zip(reversed(shape), reversed(target), strict=False)
-    return len(shape) <= len(target) and all(a in (1, b) for a, b in pairs)

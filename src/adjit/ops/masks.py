@@ -110,6 +110,35 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     return columns.t()
 
 
+@export(method=True, out=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """`nonzero` with a given number of rows: the first places, and rows of a number after the last one.
+
+    Args:
+        input: any tensor.
+        size: how many rows there are.
+        fill_value: what the rows without a place are filled with.
+
+    Returns:
+        An int64 tensor (size, axes). Not differentiable.
+
+    Raises:
+        RuntimeError: if `size` is negative.
+
+    Example:
+        >>> adjit.nonzero_static(adjit.tensor([0, 3, 0, 4]), size=3)
+        tensor([[ 1],
+                [ 3],
+                [-1]])
+    """
+    if size < 0:
+        raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    found = nonzero(input)[:size]
+    rows = creation.full((size, input.ndim), fill_value, dtype=dtypes.int64, device=input.device)
+    rows[: len(found)] = found
+    return rows
+
+
 @operation("NonzeroBackward0", differentiable=())
 def places_of_few(x: Tensor) -> tuple[Tensor, Tensor]:
     """Memory for the places of all elements, in which those come first that are not 0, and how many these

@@ -24,7 +24,7 @@ from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import normalized_by, normalizes, operation
 from ..kernels.ops import reduce as kernels
-from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
+from ..shapes import Shape, broadcasts_to, numel, numpy_names, shape_of, wrap_dim, wrap_dims
 from ..tensor import Tensor
 
 Axes = int | Sequence[int] | None
@@ -304,6 +304,37 @@ def sum(
     if dim is None and not keepdim:
         return sum_all.on(input, result, input.shape)
     return sum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
+
+
+@export(public=False, method=True)
+@composed
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """Sum over axes so that the tensor has a size that could be broadcast to its own: undoes broadcasting.
+
+    Args:
+        size: the shape, as numbers or one sequence.
+
+    Returns:
+        The tensor itself if it has that size. Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if `size` does not broadcast to the size of `input`.
+
+    Example:
+        >>> adjit.ones(2, 3).sum_to_size(2, 1)
+        tensor([[3.],
+                [3.]])
+    """
+    if not size:
+        raise TypeError('sum_to_size() missing 1 required positional arguments: "size"')
+    shape = shape_of(size)
+    if not broadcasts_to(shape, input.shape):
+        raise RuntimeError(
+            f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}."
+        )
+    if not shape:
+        return input.sum()
+    return input if shape == input.shape else sum_to(input, shape)
 
 
 def sum_to(g: Any, shape: Sequence[int]) -> Any:
