@@ -1320,6 +1320,49 @@ def test_the_nodes_of_plans_are_bounded(monkeypatch):
         assert 0 < len(plan_cache.entries) <= 2
 
 
+@pytest.mark.parametrize(
+    ("count", "numel", "kernels"), [(30, 1 << 15, 3), (30, 1 << 10, 1), (12, 1 << 15, 1)]
+)
+def test_a_loop_writes_as_many_large_results_as_stores_can_follow(plans, count, numel, kernels):
+    x = spread_numbers(numel)
+    for _ in range(3):
+        made = [x * float(k) for k in range(count)]
+        scheduling.settle()
+    assert sum(s.label.startswith("fused") for s in plans[-1].sources) == kernels
+    for k, y in enumerate(made):
+        np.testing.assert_array_equal(y.numpy(), x.numpy() * np.float32(k))
+
+
+def spread_numbers(numel):
+    """Numbers that differ, computed already."""
+    x = T.arange(float(numel))
+    scheduling.settle()
+    return x
+
+
+def test_blocks_that_come_back_are_taken_again_however_many_they_are(monkeypatch):
+    """The pool looks for what is idle once it has handed out all that waited in it."""
+    x, asked, memory = spread_numbers(1 << 17), [], storage._memory
+
+    def counted(nbytes):
+        asked.append(nbytes)
+        return memory(nbytes)
+
+    def run():
+        kept = []
+        for k in range(60):
+            kept.append(x + float(k))
+            scheduling.settle()
+        return kept
+
+    for _ in range(4):
+        run()
+    monkeypatch.setattr(storage, "_memory", counted)
+    for _ in range(3):
+        run()
+    assert sum(asked) < 1 << 20
+
+
 def test_thousands_of_steps_keep_memory_flat(plans):
     w = T.zeros(40, 64, requires_grad=True)
     x = T.linspace(-1, 1, 40 * 64).view(40, 64)

@@ -497,6 +497,25 @@ def test_dropout_backward_uses_the_mask_of_the_forward() -> None:
     np.testing.assert_array_equal(x.grad.numpy(), out.detach().numpy())
 
 
+@pytest.mark.parametrize("given", ["plain", "turned", "expanded", "a part"])
+@pytest.mark.parametrize("sent", ["plain", "turned", "one number"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_the_mask_in_backward_is_that_of_forward_however_gradients_lie(given, sent, twice) -> None:
+    x = {
+        "plain": adjit.ones(30, 20), "turned": adjit.ones(20, 30).t(), "expanded": adjit.ones(20).expand(30, 20),
+        "a part": adjit.ones(40, 60)[5:35, 1:41:2],
+    }[given].requires_grad_()  # fmt: skip
+    g = {
+        "plain": adjit.arange(600.0).view(30, 20) + 1, "turned": adjit.arange(600.0).view(20, 30).t() + 1,
+        "one number": adjit.tensor(2.0).expand(30, 20),
+    }[sent]  # fmt: skip
+    for _ in range(3):
+        y = adjit.nn.functional.dropout(x, 0.5)
+        (found,) = adjit.autograd.grad(y, x, g, create_graph=twice)
+        np.testing.assert_array_equal(found.detach().numpy(), (y.detach() * g).numpy())
+        assert 200 < (found != 0).sum() < 400
+
+
 def test_feature_alpha_dropout_takes_whole_channels() -> None:
     x = adjit.randn(300, 200, 3)
     layer = adjit.nn.FeatureAlphaDropout(0.3)

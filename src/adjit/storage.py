@@ -15,15 +15,16 @@ ALIGNMENT = 64
 SLAB = 1 << 16
 SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
 CUT = 1 << 14  # free blocks up to this size wait as they are; larger ones are looked through
-KEEP = 1 << 28  # freed bytes beyond this go back to the system
+KEEP = 1 << 30  # freed bytes beyond this go back to the system
 WORKSPACE = 1 << 20  # bytes; only those that are used take memory
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
 
-# The pool is looked through once it has handed out so many times the bytes that wait in it. A program
+# The pool is looked through once it has handed out so many times the bytes that waited in it. A program
 # that repeats itself has by then taken every block that it needs, whatever its period.
 PATIENCE = 2
 
 _kept = 0  # bytes of large blocks that wait for reuse
+_most_kept = 0  # the most of them since the pool was looked through
 _handed_out = 0  # bytes since the pool was looked through
 _live = 0
 _peak = 0
@@ -85,13 +86,14 @@ class LargeBlock(Block):
     memory: Any
 
     def __del__(self) -> None:
-        global _kept, _live
+        global _kept, _live, _most_kept
         # The interpreter ends, and this module was cleared before the program's names.
         if _large is None:
             return
         _live -= self.size
         if _kept + self.size <= KEEP:
             _kept += self.size
+            _most_kept = max(_most_kept, _kept)
             _large.setdefault(self.size, []).append((int(self), self.memory))
 
 
@@ -125,7 +127,7 @@ def allocate(size: int) -> Block:
     _live += size
     _peak = max(_peak, _live)
     _handed_out += size
-    if _handed_out > PATIENCE * max(_kept, FEW):
+    if _handed_out > PATIENCE * max(_most_kept, FEW):
         _give_back_idle()
     return block
 
@@ -153,13 +155,14 @@ def workspace() -> Block:
 
 def _give_back_idle() -> None:
     """Give back the large blocks that nobody wanted since the last time."""
-    global _handed_out, _kept
+    global _handed_out, _kept, _most_kept
     _handed_out = 0
     for size, waiting in list(_large.items()):
         idle = _least.get(size, 0)
         del waiting[:idle]
         _kept -= idle * size
         _least[size] = len(waiting)
+    _most_kept = _kept
 
 
 def _cut_slab(size: int) -> None:
@@ -196,10 +199,10 @@ def empty_cache() -> None:
 
 
 def _drop_large() -> None:
-    global _kept
+    global _kept, _most_kept
     _large.clear()
     _least.clear()
-    _kept = 0
+    _kept = _most_kept = 0
 
 
 def memory_stats() -> dict[str, int]:

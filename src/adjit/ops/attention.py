@@ -294,7 +294,7 @@ def through_backward(
     of_value = each_head(zeros_like_if_none(gs[2], value), heads)
 
     def kept(matrix: Tensor) -> Tensor:
-        return matrix if place is None else drop(matrix, place, p)
+        return matrix if place is None else drop(matrix, place, p, tuple(range(matrix.ndim)))
 
     def under(weights: Tensor, matrix: Tensor) -> Tensor:
         return (weights * matrix).sum(-1, True)

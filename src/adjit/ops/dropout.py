@@ -21,7 +21,7 @@ from ..shapes import Shape
 from ..tensor import Tensor
 from .creation import ones
 from .drawing import COST, blocks_for, drawing, for_examples
-from .layouts import laid_alike, put_back
+from .layouts import as_in_memory, axes_in_memory, put_back
 
 
 def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
@@ -44,16 +44,17 @@ def fresh_place(x: Tensor, count: int | None = None) -> Tensor:
 
 
 @operation("NativeDropoutBackward0")
-def drop(x: Tensor, place: Tensor, p: float) -> Tensor:
+def drop(x: Tensor, place: Tensor, p: float, axes: Shape) -> Tensor:
     """`x / (1 - p)` where the random word of an element says so, else 0.
 
-    The mask is a function of the place in the stream, so backward draws it again.
+    The mask is a function of the place in the stream, so backward draws it again: for the elements in the order
+    of `axes`, which is that of `x` in memory and not that of a gradient.
     """
     if not x.dtype.is_floating_point:
         raise RuntimeError(
             f"result type Float can't be cast to the desired output type {x.dtype.legacy}"
         )
-    (dense,), axes = laid_alike(x)
+    dense = as_in_memory(x, axes).contiguous()
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
     made: Tensor = launch(
         kernels.dropout, (dense, place), [(dense.shape, x.dtype)], bind={"T": x.dtype},
@@ -67,23 +68,23 @@ drop.linear("x")
 
 
 @drop.vjp
-def _(g: Tensor, place: Tensor, p: float) -> Any:
-    return drop(g, place, p), None
+def _(g: Tensor, place: Tensor, p: float, axes: Shape) -> Any:
+    return drop(g, place, p, axes), None
 
 
 @drop.batched
-def _(batch: Batch, x: Tensor, place: Tensor, p: float) -> Tensor:
-    return x * drop(ones(x.shape, dtype=x.dtype, device=x.device), place, p)  # one mask for all
+def _(batch: Batch, x: Tensor, place: Tensor, p: float, axes: Shape) -> Tensor:
+    return x * drop(ones(x.shape, dtype=x.dtype, device=x.device), place, p, axes)  # one mask for all
 
 
 def dropped(x: Tensor, p: float, count: int | None = None) -> Tensor:
     """`drop` with fresh random words."""
     if not state.levels:
-        return drop(x, fresh_place(x, count), p)
+        return drop(x, fresh_place(x, count), p, axes_in_memory(x))
 
     def mask(lead: Shape) -> Tensor:
         whole = ones((*lead, *x.shape), dtype=x.dtype, device=x.device)
-        made: Tensor = drop(whole, fresh_place(whole), p)
+        made: Tensor = drop(whole, fresh_place(whole), p, axes_in_memory(whole))
         return made
 
     return x * for_examples(mask)
