@@ -502,7 +502,8 @@ def test_dropout_backward_uses_the_mask_of_the_forward() -> None:
 @pytest.mark.parametrize("twice", [False, True])
 def test_the_mask_in_backward_is_that_of_forward_however_gradients_lie(given, sent, twice) -> None:
     x = {
-        "plain": adjit.ones(30, 20), "turned": adjit.ones(20, 30).t(), "expanded": adjit.ones(20).expand(30, 20),
+        "plain": adjit.ones(30, 20), "turned": adjit.ones(20, 30).t(),
+        "expanded": adjit.ones(20).expand(30, 20),
         "a part": adjit.ones(40, 60)[5:35, 1:41:2],
     }[given].requires_grad_()  # fmt: skip
     g = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from .. import errors
@@ -452,12 +452,9 @@ def contract(terms: Terms, result: Term, extra: int, operands: Sequence[Tensor])
     x, term = with_diagonals(operands[0], list(terms[0]))
     for number in range(1, len(operands)):
         y, other = with_diagonals(operands[number], list(terms[number]))
-        needed = set(result).union(*terms[number + 1 :])
+        needed = dict.fromkeys([*result, *(s for later in terms[number + 1 :] for s in later)])
         x, term = contract_pair(x, term, y, other, needed)
-    dropped = [d for d, s in enumerate(term) if s not in result]
-    if dropped:
-        x = x.sum(dim=dropped)
-        term = [s for s in term if s in result]
+    x, term = without(x, term, result)
     x = in_order(x, term, [s for s in result if s in term])
     if x is operands[0]:
         x = x.permute(*range(x.ndim))  # a tensor of its own
@@ -479,20 +476,19 @@ def with_diagonals(x: Tensor, term: list[str]) -> tuple[Tensor, list[str]]:
 
 
 def contract_pair(
-    x: Tensor, left: list[str], y: Tensor, right: list[str], needed: set[str]
+    x: Tensor, left: list[str], y: Tensor, right: list[str], needed: Collection[str]
 ) -> tuple[Tensor, list[str]]:
-    """The product of two operands, summed over the subscripts that nobody needs any more."""
-    x, left = without(x, left, needed.union(right), left)
-    y, right = without(y, right, needed.union(left), right)
+    """The product of two operands, summed over the subscripts that nobody needs any more; its axes in the order
+    in which the others are needed, as PyTorch has them."""
+    x, left = without(x, left, [*needed, *(s for s in right if s not in needed)])
+    y, right = without(y, right, [*needed, *(s for s in left if s not in needed)])
     x, left = without_single(x, left, y, right, needed)
     y, right = without_single(y, right, x, left, needed)
-    kept = tuple([s for s in dict.fromkeys(left + right) if s in needed])
+    kept = tuple([s for s in needed if s in left or s in right])
     plan = plan_pair(tuple(left), tuple(right), kept, x._spec.shape, y._spec.shape)
     if plan is not None:
         return plan.product(x, y), list(plan.order)
-    order = [s for s in left if s in right]
-    order += [s for s in left if s not in right] + [s for s in right if s not in left]
-    return aligned(x, left, order) * aligned(y, right, order), order
+    return aligned(x, left, kept) * aligned(y, right, kept), list(kept)
 
 
 class Pair(NamedTuple):
@@ -503,9 +499,12 @@ class Pair(NamedTuple):
     is_batched: bool
     shape: Shape | None
     order: Term
+    is_swapped: bool = False
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
         """The product of two operands."""
+        if self.is_swapped:
+            x, y = y, x
         a, b = self.left.of(x), self.right.of(y)
         product = bmm(a, b) if self.is_batched else mm(a, b)
         return product if self.shape is None else product.reshape(self.shape)
@@ -531,13 +530,19 @@ class Form(NamedTuple):
 def plan_pair(left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shape) -> Pair | None:
     """How two operands are multiplied and summed over the subscripts that are not kept; None if there is
     none of these.
+
+    Axes are in the order of those that are kept, and the operands exchanged if that has all of the right one
+    before those of the left one: PyTorch's results lie so.
     """
     summed = [s for s in left if s in right and s not in kept]
     if not summed:
         return None
-    shared = [s for s in left if s in right and s in kept]
-    only_left = [s for s in left if s not in right]
-    only_right = [s for s in right if s not in left]
+    shared = [s for s in kept if s in left and s in right]
+    only_left = [s for s in kept if s in left and s not in right]
+    only_right = [s for s in kept if s in right and s not in left]
+    if only_left and only_right and kept.index(only_right[-1]) < kept.index(only_left[0]):
+        exchanged = plan_pair(right, left, kept, y_shape, x_shape)
+        return exchanged and exchanged._replace(is_swapped=True)
     size = dict(zip(left, x_shape, strict=True))
     for s, n in zip(right, y_shape, strict=True):
         size[s] = n if size.get(s, 1) == 1 else size[s]
@@ -576,6 +581,8 @@ def plan_single_product(
     fits = all(size.get(s, n) == n for s, n in zip(right, y_shape, strict=True))
     if not fits or len(set(left)) < len(left) or len(set(right)) < len(right):
         return None
+    if not {*left, *right} - ({*left} & {*right}) <= {*result}:
+        return None  # something is summed before
     plan = plan_pair(left, right, result, x_shape, y_shape)
     if plan is None or set(plan.order) != set(result):
         return None
@@ -589,18 +596,18 @@ def in_order(x: Tensor, term: Sequence[str], order: Sequence[str]) -> Tensor:
     return x if axes == list(range(len(axes))) else x.permute(axes)
 
 
-def without(
-    x: Tensor, term: list[str], kept: set[str], order: list[str]
-) -> tuple[Tensor, list[str]]:
-    """`x` summed over the axes whose subscripts are not kept."""
-    dropped = [d for d, s in enumerate(term) if s not in kept]
+def without(x: Tensor, term: list[str], order: Sequence[str]) -> tuple[Tensor, list[str]]:
+    """`x` summed over the axes whose subscripts are not in an order, the others in that."""
+    dropped = [s for s in term if s not in order]
     if not dropped:
         return x, term
-    return x.sum(dim=dropped), [s for s in order if s in kept]
+    kept = [s for s in order if s in term]
+    x = in_order(x, term, [*kept, *dropped])
+    return x.sum(dim=tuple(range(len(kept), x.ndim))), kept
 
 
 def without_single(
-    x: Tensor, term: list[str], y: Tensor, other: list[str], needed: set[str]
+    x: Tensor, term: list[str], y: Tensor, other: list[str], needed: Collection[str]
 ) -> tuple[Tensor, list[str]]:
     """`x` without axes of size 1 that broadcast against a larger axis to be summed."""
     single = [
@@ -612,7 +619,7 @@ def without_single(
     return x, [s for d, s in enumerate(term) if d not in single]
 
 
-def aligned(x: Tensor, term: list[str], order: list[str]) -> Tensor:
+def aligned(x: Tensor, term: list[str], order: Sequence[str]) -> Tensor:
     """`x` with its axes in order, of size 1 where it has none."""
     x = in_order(x, term, [s for s in order if s in term])
     for d, s in enumerate(order):

@@ -39,6 +39,12 @@ class Dataset(Generic[T_co]):
         return ConcatDataset([self, other])
 
 
+class _DatasetKind:
+    """Whether a dataset is asked for examples by number, or gives them one after the other."""
+
+    Map, Iterable = 0, 1
+
+
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """A stream of samples: a subclass defines `__iter__`.
 

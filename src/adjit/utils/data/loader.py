@@ -9,7 +9,7 @@ from typing import Any, Generic
 
 from ... import driver
 from .collate import default_collate, default_convert, pinned
-from .dataset import IterableDataset, T_co
+from .dataset import IterableDataset, T_co, _DatasetKind
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from .workers import Batches, WorkerBatches
 
@@ -29,12 +29,6 @@ _FIXED = (
     "dataset",
     "persistent_workers",
 )
-
-
-class _DatasetKind:
-    """Whether a dataset is asked for examples by number, or gives them one after the other."""
-
-    Map, Iterable = 0, 1
 
 
 class DataLoader(Generic[T_co]):

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from .collate import default_collate
-from .dataset import IterableDataset, items_at, rows_at
+from .dataset import _DatasetKind, items_at, rows_at
 from .sampler import random_seed
 
 
@@ -60,7 +60,7 @@ _Task = tuple["Future[Any]", Any]
 def _fetcher(loader: Any) -> _Fetch:
     """The function from what the sampler gives to a batch; one for each stream."""
     dataset, collate, batched = loader.dataset, loader.collate_fn, loader._auto_collation
-    if not isinstance(dataset, IterableDataset):
+    if loader._dataset_kind == _DatasetKind.Map:
         if batched and collate is default_collate:
             return partial(_put_together, dataset)
         if batched:
