@@ -2180,3 +2180,102 @@ def test_random_programs_as_plain_python(fuzz):
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert fuzz_kernels.Program(1).source() == fuzz_kernels.Program(1).source()
+
+
+# ----- NumPy arrays beside tensors that need gradients -----
+
+
+def squares_in(x, tmp):
+    y = np.empty_like(x)
+    for i in range(len(x)):
+        tmp[i] = x[i] ** 2
+    for i in range(len(x)):
+        y[i] = tmp[i] * x[i]
+    return y
+
+
+def running(x, s):
+    y = np.empty_like(x)
+    for i in range(len(x)):
+        s[0] += x[i]
+        y[i] = s[0] * x[i]
+    return y
+
+
+def sum_in(x, tmp):
+    for i in range(len(x)):
+        tmp[i] = x[i] ** 3
+    return np.sum(tmp)
+
+
+def flagged(x, flags):
+    s = 0.0
+    for i in range(len(x)):
+        flags[i] = x[i] > 0.5
+        s += x[i] ** 2
+    return s
+
+
+def weighted(x, w):
+    y = np.empty_like(x)
+    for i in range(len(x)):
+        y[i] = w[i] * x[i] ** 2
+    return y
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize(
+    ("function", "beside", "left", "slope"),
+    [
+        (squares_in, np.zeros(3), [0.09, 0.49, 1.21], [0.27, 1.47, 3.63]),
+        (running, np.array([1.0]), [3.1], [3.4, 3.8, 4.2]),
+        (sum_in, np.zeros(3), [0.027, 0.343, 1.331], [0.27, 1.47, 3.63]),
+        (flagged, np.zeros(3, bool), [False, True, True], [0.6, 1.4, 2.2]),
+        (flagged, np.zeros(3, np.int64), [0, 1, 1], [0.6, 1.4, 2.2]),
+    ],
+    ids=["scratch", "state", "scratch of a number", "flags", "whole numbers"],
+)
+def test_what_a_kernel_writes_beside_a_gradient(function, beside, left, slope, as_tensor):
+    """In a NumPy array, as in a tensor: the array has it, and the way back knows of it."""
+    kernel = adjit.kernel(function)
+    for _ in range(3):  # known calls too
+        x = adjit.tensor([0.3, 0.7, 1.1], dtype=adjit.float64, requires_grad=True)
+        given = adjit.tensor(beside) if as_tensor else beside.copy()
+        kernel(x, given).sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), slope)
+        found = given.detach().numpy() if as_tensor else given
+        np.testing.assert_allclose(found, left)
+        assert not as_tensor or given.requires_grad is given.dtype.is_floating_point
+
+
+def test_arrays_may_change_before_the_way_back():
+    kernel, w = adjit.kernel(weighted), np.empty(3)
+    for _ in range(3):
+        w[:] = 1, 2, 3
+        x = adjit.tensor([0.3, 0.7, 1.1], dtype=adjit.float64, requires_grad=True)
+        y = kernel(x, w)
+        w[:] = 100
+        y.sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), [0.6, 2.8, 6.6])
+
+
+def test_gradients_are_not_lost_in_arrays():
+    def into(x, out):
+        for i in range(len(x)):
+            out[i] = x[i] ** 2
+
+    kernel, x = (
+        adjit.kernel(into),
+        adjit.tensor([0.5, 2.0], dtype=adjit.float64, requires_grad=True),
+    )
+    with pytest.raises(
+        RuntimeError, match="into returns nothing and writes into NumPy arrays alone"
+    ):
+        kernel(x, np.zeros(2))
+    out = np.zeros(2)
+    kernel(x.detach(), out)
+    assert out.tolist() == [0.25, 4.0]
+    with pytest.raises(RuntimeError, match="writes into its argument tmp, a NumPy array"):
+        adjit.func.jvp(
+            lambda x: adjit.kernel(squares_in)(x, np.zeros(2)), (x.detach(),), (adjit.ones_like(x),)
+        )

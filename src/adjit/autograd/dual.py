@@ -465,7 +465,7 @@ def elementwise_tangent(
         if tangent is None or op.params[k] in op.body.logical:
             continue
         given["g"] = tangent if tangent.dtype is out.dtype else tangent.to(out.dtype)
-        (term,) = op.back.on_tensors((k,), op.functions())(**{n: given[n] for n in names})
+        (term,) = op.back.on_tensors((k,), op.functions())(*[given[n] for n in names])
         if not record.is_tensor(term):
             term = out.new_full((), term)
         total = term if total is None else total + term

@@ -155,7 +155,10 @@ class PullbackBody(BackwardBody):
         return range(len(wanted))
 
     def on_tensors(self, wanted: tuple[int, ...], functions: Mapping[str, Any]) -> Any:
-        def pulled(**given: Any) -> tuple[Any, ...]:
+        names = [*self.params, *self.attributes]
+
+        def pulled(*values: Any) -> tuple[Any, ...]:
+            given = dict(zip(names, values, strict=True))
             return tuple([self._gradient(k, given) for k in wanted])
 
         return pulled
@@ -195,8 +198,10 @@ class VjpBody(BackwardBody):
         return wanted
 
     def on_tensors(self, wanted: tuple[int, ...], functions: Mapping[str, Any]) -> Any:
-        def pulled(**given: Any) -> tuple[Any, ...]:
-            operands = self.arguments(self.program, given)
+        names = [*self.params, *self.attributes]
+
+        def pulled(*values: Any) -> tuple[Any, ...]:
+            operands = self.arguments(self.program, dict(zip(names, values, strict=True)))
             ops = [op_of(self.program, self.function, k, is_whole=False) for k in wanted]
             return tuple([op(*operands) for op in ops])
 

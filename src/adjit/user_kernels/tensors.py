@@ -17,6 +17,7 @@ from ..graph.levels import innermost, is_traced, tracers
 from ..graph.primitives import from_array, number
 from ..graph.record import needs_grad
 from ..graph.state import below
+from ..ops.creation import from_numpy, tensor
 from ..ops.joining import stack
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
@@ -38,6 +39,8 @@ from .usual_calls import (
     scaled,
     values_of,
 )
+
+KNOWN_DTYPES = {kind.numpy for kind in dtypes.SUPPORTED}
 
 
 @overload
@@ -165,6 +168,11 @@ class UserKernel:
                 f"{self.py_func.__name__} is given no array on a GPU, so it runs on the CPU: "
                 "move its numbers by .cpu()"
             )
+        if code.place is devices.CPU and code.wrt and any(isinstance(a, np.ndarray) for a in args):
+            refuse_lost(code, args)
+            written = {*code.written}
+            self._codes.keep_call(kinds, lambda args: self(*with_tensors(args, written)))
+            return self(*with_tensors(args, written))
         if code.place is devices.CPU and not (code.written and code.wrt):
             call = UsualCall(self._op, code, args)
             self._codes.keep_call(kinds, call)
@@ -220,6 +228,12 @@ class UserKernel:
         values, tangents = [level.value(a) for a in args], [level.tangent(a) for a in args]
         code = self.code_for(values_of([_first(v) for v in values]))
         written = [k for k in code.written if isinstance(args[k], Tensor)]
+        for k in {*code.written}.difference(written):
+            if values[k].dtype.kind == "f" and any(t is not None for t in tangents):
+                raise RuntimeError(
+                    f"{self.py_func.__name__} writes into its argument {self._name_of(k)}, a NumPy array, "
+                    "which has no tangent: make it in the kernel, by np.empty"
+                )
         changed: dict[int, Any] = {}
         found: Sequence[Any] | None = None
         if any(t is not None for t in tangents):
@@ -235,6 +249,10 @@ class UserKernel:
             tangent = None if found is None else _tangent_like(several[k], found[k])
             duals[k] = level.dual(several[k], tangent)
         return tuple(duals) if code.is_tuple else duals[0]
+
+    def _name_of(self, k: int) -> str:
+        """What the function calls an argument."""
+        return self.py_func.__code__.co_varnames[k]
 
     def _pushed(
         self, code: KernelCode, values: Sequence[Any], tangents: Sequence[Any], written: Sequence[int]
@@ -410,6 +428,30 @@ class KernelCode:
         ]
 
 
+def with_tensors(args: Sequence[Any], written: set[int]) -> list[Any]:
+    """Arguments with tensors for NumPy arrays: on the memory of those that are written, copies of the others,
+    which may be others until backward reads them."""
+    return [
+        a
+        if not isinstance(a, np.ndarray) or a.dtype not in KNOWN_DTYPES
+        else from_numpy(a) if k in written else tensor(a)
+        for k, a in enumerate(args)
+    ]  # fmt: skip
+
+
+def refuse_lost(code: KernelCode, args: Sequence[Any]) -> None:
+    """Refuse a call whose gradients would be lost, as NumPy arrays are all that it writes.
+
+    Raises:
+        RuntimeError: if nothing comes out that has gradients.
+    """
+    if not code.kinds and not any(isinstance(args[k], Tensor) for k in code.written):
+        raise RuntimeError(
+            f"{code.kernel.py_func.__name__} returns nothing and writes into NumPy arrays alone, which have no "
+            "gradients: give it tensors to write into, or x.detach() instead of x"
+        )
+
+
 def _first(a: Any) -> Any:
     """The first example of all that an argument stands for."""
     while a.__class__ in tracers:
@@ -466,9 +508,11 @@ class KernelCall(AutogradFunction):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         call, *args = inputs
-        ctx.code, ctx.gradients = call.code, call.gradients
+        ctx.code, ctx.gradients, ctx.written = call.code, call.gradients, call.written
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
-        ctx.mark_dirty(*[args[k] for k in call.written])
+        written = [args[k] for k in call.written]
+        ctx.mark_dirty(*[t for t in written if t.dtype.is_floating_point])
+        ctx.mark_non_differentiable(*[t for t in written if not t.dtype.is_floating_point])
         if call.code.wrt:
             ctx.save_for_backward(*[a for a in call.originals if isinstance(a, Tensor)])
         call.originals = call.values = ()
@@ -486,7 +530,11 @@ class KernelCall(AutogradFunction):
             found = [scaled(g, adjoints[0]) for g in ctx.gradients]
         else:
             floats = [adjoints[k] for k in code.floats]
-            written = adjoints[len(adjoints) - len(code.written) :] if code.written else ()
+            written = [
+                adjoint
+                for k, adjoint in zip(ctx.written, adjoints[len(code.kinds) :], strict=True)
+                if args[k].dtype.is_floating_point
+            ]
             both = [*args, *floats, *written]
             is_simple = not create_graph and not (tracers and is_traced(both))
             pull = KernelPullback.forward if is_simple else KernelPullback.apply
