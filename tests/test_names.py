@@ -400,6 +400,8 @@ def test_layouts(maker):
 # What lies there in PyTorch is not here, or it has other names of its own.
 WITHOUT = (
     "_dynamo._trace_wrapped_higher_order_op",
+    "_inductor",
+    "_inductor.config",
     "_subclasses",
     "_tensor",
     "nn.modules.rnn",
@@ -407,6 +409,7 @@ WITHOUT = (
     "quantization.observer",
     "quantization.qconfig",
     "utils.data._utils",
+    "utils.data._utils.fetch",
     "utils.model_zoo",
 )
 PATHS = sorted(adjit.paths.PATHS)
@@ -1240,3 +1243,100 @@ def test_functions_behind_optimisers_say_what_to_do_instead(name):
         getattr(module, name)([], [])
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = module.nothing
+
+
+# ----- names that libraries import -----
+
+
+IMPORTED = """
+    from adjit import ScriptModule, TensorType, quint8, qint32, svd_lowrank, pca_lowrank
+    from adjit._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from adjit._vmap_internals import _vmap
+    from adjit.nn.functional import _canonical_mask, _get_softmax_dim, _in_projection, _mha_shape_check
+    from adjit.nn.modules.conv import _pair, _single
+    from adjit.nn.modules.module import _addindent
+    from adjit.nn.modules.pooling import _triple
+    from adjit.optim.optimizer import _default_to_fused_or_foreach, _use_grad_for_differentiable
+    from adjit.utils._device import DeviceContext
+    from adjit.utils._python_dispatch import TorchDispatchMode
+    from adjit.utils.checkpoint import check_backward_validity, detach_variable
+    from adjit.utils.data._utils.fetch import _fetcher
+    from adjit.utils.data._utils.pin_memory import pin_memory
+    from adjit.utils.weak import WeakTensorKeyDictionary
+    import adjit._dynamo.config
+    import adjit._inductor.config
+"""
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in IMPORTED.strip().splitlines()])
+def test_libraries_import_it(line):
+    exec(line, {})
+
+
+def test_settings_of_compilers_are_accepted():
+    import adjit._dynamo.config
+    import adjit._inductor.config
+
+    adjit._inductor.config.coordinate_descent_tuning = True
+    assert adjit._inductor.config.coordinate_descent_tuning is True
+    adjit._dynamo.config.cache_size_limit = 64
+    assert adjit._dynamo.config.cache_size_limit == 64
+
+
+def test_what_every_tensor_is_not():
+    x = adjit.ones(2, 3)
+    assert x.to_dense() is x
+    assert x.to_dense(adjit.float64).dtype is adjit.float64
+    assert not any([x.is_nested, x.is_mkldnn, x.is_sparse_csr, x.is_distributed()])
+    assert x.name is None
+    x.name = "weights"
+    assert x.name == "weights"
+
+
+def test_masks_and_projections_by_their_private_names():
+    F, G = adjit.nn.functional, torch.nn.functional
+    mask = [[True, False], [False, True]]
+    args = [(T.tensor(mask), "attn_mask", None, "", T.float32) for T in (adjit, torch)]
+    assert F._canonical_mask(*args[0]).tolist() == G._canonical_mask(*args[1]).tolist()
+    arrays = [np.random.default_rng(k).standard_normal((3, 4)) for k in range(3)]
+    weights = [np.random.default_rng(k).standard_normal((4, 4)) for k in range(3)]
+    for name in ("_in_projection", "_in_projection_packed"):
+        found = []
+        for T in (adjit, torch):
+            given = [T.tensor(a) for a in weights]
+            if name == "_in_projection_packed":
+                given = [T.cat(given)]
+            made = getattr(T.nn.functional, name)(*[T.tensor(a) for a in arrays], *given)
+            found.append([t.numpy() for t in made])
+        np.testing.assert_allclose(*found, rtol=1e-12)
+    for ndim in range(5):
+        with pytest.warns(UserWarning, match="Implicit dimension choice for softmax"):
+            assert F._get_softmax_dim("softmax", ndim, 3) == (0 if ndim in (0, 1, 3) else 1)
+
+
+def test_copies_of_optimisers_step_without_gradients():
+    class Plain(adjit.optim.Optimizer):
+        @adjit.optim.optimizer._use_grad_for_differentiable
+        def step(self):
+            assert adjit.is_grad_enabled() is self.defaults["differentiable"]
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.add_(p.grad, alpha=-1.0)
+
+    p = adjit.ones(2, requires_grad=True)
+    p.grad = adjit.ones(2)
+    Plain([p], {"differentiable": False}).step()
+    assert p.tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        Plain([p], {"differentiable": True}).step()
+
+
+def test_inputs_of_checkpoints_are_detached():
+    from adjit.utils.checkpoint import check_backward_validity, detach_variable
+
+    x = adjit.ones(2, requires_grad=True) * 2
+    a, b, c = detach_variable((x, x.detach(), 3))
+    assert (a.requires_grad, a.grad_fn, b.requires_grad, c) == (True, None, False, 3)
+    with pytest.warns(UserWarning, match="None of the inputs have requires_grad=True"):
+        check_backward_validity([b, 3])
+    check_backward_validity([a])

@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import textwrap
 import threading
 from typing import Any
 
@@ -661,3 +662,27 @@ def told_by(library):
 
 def test_the_function_of_parameters_can_be_called():
     assert told_by(adjit) == told_by(torch)
+
+
+def test_what_programs_put_onto_tensors_is_not_asked():
+    """As libraries do it, before the first subclass that asks."""
+    text = """
+        import adjit
+
+        adjit.Tensor.doubled = lambda self: self * 2
+
+        class Asking(adjit.Tensor):
+            asked = []
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                cls.asked.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        made = adjit.ones(2).as_subclass(Asking).doubled()
+        print(type(made).__name__, *Asking.asked)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.split() == ["Asking", "mul"]

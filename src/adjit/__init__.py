@@ -202,6 +202,8 @@ _LATE = {
     ),
     "user_kernels": None,
     "vmap": "func",
+    "ScriptModule": "jit",
+    "TensorType": "_C",
     **dict.fromkeys(("elementwise", "kernel", "value_and_grad"), "user_kernels"),
     **dict.fromkeys(
         ("binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "hinge_embedding_loss",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ config = SimpleNamespace(
     verbose=False, capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False,
     assume_static_by_default=True, automatic_dynamic_shapes=True, optimize_ddp=True,
 )  # fmt: skip
+sys.modules[f"{__name__}.config"] = config  # type: ignore[assignment]  # as which programs import it
 exc = SimpleNamespace(Unsupported=Unsupported, TorchDynamoException=RuntimeError)
 
 

@@ -73,7 +73,7 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
-        """export package cond _inductor
+        """export package cond _inductor.aoti_compile_and_package _inductor.aoti_load_package
         distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging""",
@@ -88,17 +88,16 @@ METHODS = {
         triangular_solve""",
     "Transforms, windows and complex numbers": "cdouble cfloat chalf istft stft",
     "Sparse, quantised and half-precision tensors": """ccol_indices coalesce col_indices crow_indices dense_dim
-        dequantize indices int_repr is_coalesced is_mkldnn is_nested is_sparse_csr q_per_channel_axis
+        dequantize indices int_repr is_coalesced q_per_channel_axis
         q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme
         resize_as_sparse_ row_indices slice_inverse smm sparse_dim sparse_mask sparse_resize_
-        sparse_resize_and_clear_ sspaddmm to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
+        sparse_resize_and_clear_ sspaddmm to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values _indices""",
-    "Other processes, other compilers": "is_distributed",
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
     "Parts and rows": "index",
-    "What PyTorch uses itself or has no longer": """hash_tensor dim_order grad_dtype module_load name reinforce
+    "What PyTorch uses itself or has no longer": """hash_tensor dim_order grad_dtype module_load reinforce
         volatile _make_wrapper_subclass""",
 }  # fmt: skip
 OTHER_SUBJECTS = {
@@ -122,7 +121,8 @@ KNOWN = {
         linalg.householder_product linalg.inv linalg.inv_ex linalg.ldl_factor linalg.ldl_factor_ex
         linalg.ldl_solve linalg.lstsq linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
         linalg.matrix_exp linalg.matrix_power linalg.matrix_rank linalg.pinv linalg.qr linalg.slogdet
-        linalg.solve linalg.solve_ex linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve""",
+        linalg.solve linalg.solve_ex linalg.svd linalg.svdvals linalg.tensorinv linalg.tensorsolve
+        svd_lowrank pca_lowrank""",
     "Transforms, windows and complex numbers": """
         stft istft bartlett_window blackman_window hamming_window hann_window kaiser_window complex polar
         view_as_complex view_as_real fft.fft fft.fft2 fft.fftfreq fft.fftn fft.fftshift fft.hfft fft.hfft2
@@ -155,17 +155,22 @@ KNOWN = {
         ao.quantization.get_default_qat_qconfig ao.quantization.get_default_qconfig ao.quantization.prepare
         ao.quantization.prepare_qat ao.quantization.quantize ao.quantization.quantize_dynamic
         nn.quantized.BatchNorm2d nn.quantized.Conv2d nn.quantized.FloatFunctional nn.quantized.Linear
-        nn.quantized.QFunctional""",
+        nn.quantized.QFunctional quint8 qint8 qint32 quint4x2 quint2x4""",
     "What PyTorch uses itself or has no longer": """
         SymBool SymFloat SymInt _C.Argument _C.Block _C.FunctionSchema _C.Graph _C.Node _C.ScriptObject
         _C.Type _C.Use _C.Value _C.ListType _C.TensorType _C.OptionalType _C.TupleType _C.DictType
         _C.ClassType _C.IntType _C.FloatType _C.BoolType _C.StringType _C.NumberType _C.NoneType _C.AnyType
         autograd.profiler.EventList
-        utils.data.dataloader._MultiProcessingDataLoaderIter""",
+        utils.data.dataloader._MultiProcessingDataLoaderIter
+        utils._python_dispatch.TorchDispatchMode utils._python_dispatch.is_traceable_wrapper_subclass
+        utils._python_dispatch.return_and_correct_aliasing utils._device.DeviceContext
+        utils.weak.WeakIdKeyDictionary utils.weak.WeakTensorKeyDictionary utils.weak.WeakIdRef
+        _vmap_internals._vmap _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.FakeTensorMode
+        _subclasses.fake_tensor.FakeTensorConverter _subclasses.fake_tensor.unset_fake_temporarily""",
 }  # fmt: skip
 # Modules that have such names alone, or nearly so: what else is asked of them has a subject too.
 MODULES_OF_NAMES = {
-    "Other processes, other compilers": """distributed._composable distributed._functional_collectives
+    "Other processes, other compilers": """_inductor distributed._composable distributed._functional_collectives
         distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
         fx.experimental""",
     "Sparse, quantised and half-precision tensors": "quantization ao nn.quantized",

@@ -17,6 +17,7 @@ from types import MethodType, ModuleType, TracebackType
 from typing import Any, Self
 
 from . import tensor
+from .absent import ROOT
 from .graph import record
 from .graph.wrong_types import explained
 from .nn import functional
@@ -383,11 +384,18 @@ class _Property(property):
         super().__init__(look, plain.fset, plain.fdel, plain.__doc__)
 
 
+def _is_ours(value: Any) -> bool:
+    """Whether a method is one of the library: what programs put onto `Tensor` is not asked."""
+    if inspect.isfunction(value):
+        return str(value.__module__).split(".")[0] == ROOT
+    return callable(value)
+
+
 @functools.cache
 def _names() -> list[str]:
     """The methods that ask."""
     public = [
-        name for name in dir(Tensor) if name[0] != "_" and callable(getattr(Tensor, name, None))
+        name for name in dir(Tensor) if name[0] != "_" and _is_ours(getattr(Tensor, name, None))
     ]
     names = [*OPERATORS, *IN_PLACE, *PROTOCOLS, *public]
     return [name for name in dict.fromkeys(names) if name not in IGNORED]

@@ -295,6 +295,28 @@ class Tensor(TensorBase):
         """
         return formats.strided
 
+    is_nested = is_mkldnn = is_sparse_csr = False
+    name = None
+
+    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+        """Give the tensor itself, as every tensor is dense; in another dtype if so asked.
+
+        Example:
+            >>> x = adjit.ones(2)
+            >>> x.to_dense() is x
+            True
+        """
+        return self if dtype is None else self.to(dtype)
+
+    def is_distributed(self) -> bool:
+        """False: no tensor lies in several processes.
+
+        Example:
+            >>> adjit.ones(2).is_distributed()
+            False
+        """
+        return False
+
     @property
     def is_cuda(self) -> bool:
         """True if the elements are on a GPU.

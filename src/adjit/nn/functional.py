@@ -86,7 +86,14 @@ from ..shapes import check_fits
 from ..tensor import Tensor
 from . import grad as grad
 from . import reduction as _Reduction  # noqa: F401  PyTorch's name
-from .multi_head import multi_head_attention_forward
+from .multi_head import (  # noqa: F401  and names of PyTorch's, which copies of its attention import
+    _canonical_mask,
+    _in_projection,
+    _in_projection_packed,
+    _mha_shape_check,
+    _none_or_dtype,
+    multi_head_attention_forward,
+)
 from .reduction import chosen_reduction, reduced
 
 __all__ = [
@@ -1447,13 +1454,16 @@ def triplet_margin_with_distance_loss(
 
 
 def _softmax_dim(name: str, input: Tensor, dim: int | None) -> int:
-    if dim is not None:
-        return dim
+    return _get_softmax_dim(name, input.dim()) if dim is None else dim
+
+
+def _get_softmax_dim(name: str, ndim: int, stacklevel: int = 3) -> int:
+    """The axis that is meant where none is said."""
     errors.warn(
         f"Implicit dimension choice for {name} has been deprecated. "
         "Change the call to include dim=X as an argument.",
     )
-    return 0 if input.dim() in (0, 1, 3) else 1
+    return 0 if ndim in (0, 1, 3) else 1
 
 
 def _warn_about_broadcasting(input: Tensor, target: Tensor) -> None:

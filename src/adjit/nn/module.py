@@ -1588,3 +1588,8 @@ def entry(module: Module, name: str) -> Any:
 
 
 module_classes.append(Module)
+
+
+def _addindent(s_: str, numSpaces: int) -> str:
+    """A text with all lines but the first further to the right, as `repr` of users' modules has it."""
+    return s_.replace("\n", "\n" + " " * numSpaces)

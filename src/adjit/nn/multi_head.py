@@ -331,3 +331,42 @@ def multi_head_attention_forward(
     if not batched:
         return out.squeeze(1), None if weights is None else weights.squeeze(0)
     return out, weights
+
+
+# ----- PyTorch's names, which copies of its attention import -----
+
+_mha_shape_check = is_batch
+
+
+def _in_projection_packed(
+    q: Tensor, k: Tensor, v: Tensor, w: Tensor, b: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """Queries, keys and values by parts of one weight."""
+    return projected_by_one(q, k, v, w, b)
+
+
+def _in_projection(
+    q: Tensor, k: Tensor, v: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor,
+    b_q: Tensor | None = None, b_k: Tensor | None = None, b_v: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Queries, keys and values by weights of their own."""
+    return linear(q, w_q, b_q), linear(k, w_k, b_k), linear(v, w_v, b_v)
+
+
+def _canonical_mask(
+    mask: Tensor | None, mask_name: str, other_type: DType | None, other_name: str, target_type: DType,
+    check_other: bool = True,
+) -> Tensor | None:  # fmt: skip
+    """A mask as what is added to scores, of another mask's dtype."""
+    if check_other and mask is not None and other_type not in (None, mask.dtype):
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both "
+            "instead.",
+            stacklevel=2,
+        )
+    return added_mask(mask, mask_name, None, other_name, target_type)
+
+
+def _none_or_dtype(input: Tensor | None) -> DType | None:
+    """The dtype of a mask, None of none."""
+    return None if input is None else input.dtype

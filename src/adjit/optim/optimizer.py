@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from operator import setitem
 from typing import Any, Self, TypeAlias
 
 from ..atomic import at_once, calling, setting, together
-from ..autograd.modes import enable_grad, is_grad_enabled
+from ..autograd.modes import enable_grad, is_grad_enabled, set_grad_enabled
 from ..dtypes import get_default_dtype
 from ..graph import write
 from ..graph.node import RemovableHandle
@@ -937,3 +938,39 @@ class PerParameterOptimizer(Optimizer):
             elif name in state:
                 state[name] = self._first_number(float(state[name]), param, group)
         return state
+
+
+# ----- what copies of PyTorch's optimisers import -----
+
+
+def _use_grad_for_differentiable(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A `step` that records gradients if the optimiser was made with `differentiable=True`, and only then."""
+
+    @functools.wraps(step)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with set_grad_enabled(bool(self.defaults.get("differentiable", False))):
+            return step(self, *args, **kwargs)
+
+    return wrapped
+
+
+def _default_to_fused_or_foreach(
+    params: Sequence[Any], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Neither: a step is one plan here, however its loop over parameters is written."""
+    return False, False
+
+
+def _get_value(x: Any) -> Any:
+    """A number out of a tensor, or a number."""
+    return x.item() if isinstance(x, Tensor) else x
+
+
+def _stack_if_compiling(x: Any) -> Any:
+    """A list of numbers as it is."""
+    return x
+
+
+def _dispatch_sqrt(x: Any) -> Any:
+    """The square root of a tensor or a number."""
+    return x.sqrt() if isinstance(x, Tensor) else math.sqrt(x)

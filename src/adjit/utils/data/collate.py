@@ -190,3 +190,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
         {'x': tensor([1, 2]), 'name': ['a', 'b']}
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def pin_memory(data: Any, device: Any = None) -> Any:
+    """`data` with its tensors in pinned memory."""
+    return pinned(data)
