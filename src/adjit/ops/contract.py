@@ -480,10 +480,10 @@ def contract_pair(
 ) -> tuple[Tensor, list[str]]:
     """The product of two operands, summed over the subscripts that nobody needs any more; its axes in the order
     in which the others are needed, as PyTorch has them."""
-    x, left = without(x, left, [*needed, *(s for s in right if s not in needed)])
-    y, right = without(y, right, [*needed, *(s for s in left if s not in needed)])
     x, left = without_single(x, left, y, right, needed)
     y, right = without_single(y, right, x, left, needed)
+    x, left = without(x, left, [*needed, *(s for s in right if s not in needed)])
+    y, right = without(y, right, [*needed, *(s for s in left if s not in needed)])
     kept = tuple([s for s in needed if s in left or s in right])
     plan = plan_pair(tuple(left), tuple(right), kept, x._spec.shape, y._spec.shape)
     if plan is not None:

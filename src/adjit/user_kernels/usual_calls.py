@@ -250,7 +250,7 @@ class UsualCall:
     ) -> None:
         ctx: Any = FunctionCtx()
         code = self.code
-        ctx.call, ctx.code, ctx.gradients = self, code, gradients
+        ctx.call, ctx.code, ctx.gradients, ctx.written = self, code, gradients, ()
         edges: list[Any] = [None] * len(self.inputs)
         for k in code.wrt:
             edges[k + 1] = edge_of(args[k])
