@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,20 @@ ALIGNMENT = 64
 SLAB = 1 << 16
 SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
 CUT = 1 << 14  # free blocks up to this size wait as they are; larger ones are looked through
-KEEP = 1 << 30  # freed bytes beyond this go back to the system
 WORKSPACE = 1 << 20  # bytes; only those that are used take memory
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
+
+
+def _most_to_keep() -> int:
+    """The freed bytes beyond which they go back to the system: an eighth of its memory, 1 GiB at most."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        total = 0
+    return max(1 << 28, min(1 << 30, total // 8))
+
+
+KEEP = _most_to_keep()
 
 # The pool is looked through once it has handed out so many times the bytes that waited in it. A program
 # that repeats itself has by then taken every block that it needs, whatever its period.

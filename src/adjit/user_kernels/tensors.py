@@ -57,7 +57,8 @@ def kernel(
     graph: arrays are tensors or NumPy arrays, numbers are Python's or tensors without dimensions.
     Results are tensors, in the precision that Numba computes in; whole numbers stay Python's. A tensor that the
     function writes into is changed as by an in-place operation. Without tensors the function runs on
-    NumPy arrays.
+    NumPy arrays. Beside tensors that need gradients, a NumPy array that is written has the values, as a tensor
+    on its memory would, and one that is read is copied: it may be another one by the time of backward.
 
     A function that returns one float and writes into no argument computes its gradient with its value;
     otherwise it runs once more on the way back. Forward mode works everywhere, double backward, to any order,
@@ -80,7 +81,8 @@ def kernel(
         RuntimeError: on a GPU for a function without a loop by `prange` or with another loop over arrays, and
             for tensors that are not all on one device; on a double backward through a written argument,
             for a written argument that all examples of `vmap` share, and as in-place operations on a leaf
-            that requires gradients, and in forward mode on a tensor without a tangent.
+            that requires gradients, and in forward mode on a tensor without a tangent; if NumPy arrays are all
+            that a function with gradients writes, and it returns nothing.
 
     Example:
         >>> import numpy as np
