@@ -532,8 +532,9 @@ def elementwise(f: Function) -> ElementwiseFunction:
     `math` and NumPy; its source is read. Its parameters are tensors or numbers, which are broadcast and
     promoted as by any op; keyword-only ones are settings, numbers without gradients. Floats are computed in
     the dtype that operands are promoted to, and numbers of the text do not change that (a loop until a
-    difference is below 1e-15 does not end in float32); whole numbers and truth values stay what they are, in int64. A result that is a float has the dtype
-    of promotion (the default dtype if all operands are whole), one that is whole int64, a truth value bool.
+    difference is below 1e-15 does not end in float32); whole numbers and truth values stay what they are, in
+    int64. A result that is a float has the dtype of promotion (the default dtype if all operands are whole),
+    one that is whole int64, a truth value bool.
 
     It is differentiable to any order and in forward mode in its operands that are floats; what a branch did not
     take contributes nothing, and functions that are constant between jumps (`floor`, `int`) have the
