@@ -2317,3 +2317,25 @@ def test_memory_from_before_is_returned_with_its_own_history(function, is_leaf):
                 seen += [None if g is None else g.tolist() for g in grads]
             found.append((seen, x.tolist()))
         assert found[0] == found[1]
+
+
+def detached_after(x):
+    y = x.detach().clone().requires_grad_()
+    (y * y).sum().backward()
+    y.detach_()
+    return y
+
+
+def retained(x):
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    return y
+
+
+@pytest.mark.parametrize("function", [detached_after, retained])
+def test_results_have_the_gradients_that_a_backward_inside_gave_them(function):
+    x = T.tensor([1.0, 3.0], requires_grad=True)
+    captured, expected = T.compile(function), function(x).grad.tolist()
+    for _ in range(4):
+        assert captured(x).grad.tolist() == expected

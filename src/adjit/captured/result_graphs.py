@@ -41,6 +41,9 @@ class Graphs:
         self.lost = [graph.root for graph in graphs if graph.is_freed]  # by a backward inside
         self.sent: list[CapturedBackward] = []
         live = [graph for graph in graphs if not graph.is_freed]
+        if any(t._grad_value() is not None for t in made.values()):
+            session.refuse("a result that it made has a gradient in .grad, by a backward inside")
+            return
         if any(
             id(t) in session.made and id(t._storage) in before and _has_own_history(t, session)
             for t in results
