@@ -723,3 +723,24 @@ def test_gradients_of_each_example_lie_as_the_weight_does(shape):
     for mine, theirs in zip(found[:3], found[3:], strict=True):
         assert told(mine) == told(theirs)
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_einsum_lays_its_results_as_pytorch(seed):
+    """Of one to three operands, whose axes are summed, shared or of one alone, in any order."""
+    rng = random.Random(seed)
+    for _ in range(25):
+        sizes = {letter: rng.randint(2, 5) for letter in "abcdef"}
+        terms = [
+            rng.sample("abcdef", rng.randint(1, 4)) for _ in range(rng.choice([1, 2, 2, 2, 3]))
+        ]
+        letters = list(dict.fromkeys(letter for term in terms for letter in term))
+        result = rng.sample(letters, rng.randint(0, len(letters)))
+        equation = ",".join(map("".join, terms)) + "->" + "".join(result)
+        arrays = [
+            np.random.default_rng(seed).standard_normal([sizes[c] for c in term]) for term in terms
+        ]
+        mine, theirs = [T.einsum(equation, *map(T.tensor, arrays)) for T in (adjit, torch)]
+        if len(terms) < 3:  # of more, what is made between has an order of its own
+            assert told(mine) == told(theirs), equation
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-9, atol=1e-9)

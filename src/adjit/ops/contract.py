@@ -482,10 +482,12 @@ def contract_pair(
     in which the others are needed, as PyTorch has them."""
     x, left = without_single(x, left, y, right, needed)
     y, right = without_single(y, right, x, left, needed)
+    axes = len(left) + len(right)
     x, left = without(x, left, [*needed, *(s for s in right if s not in needed)])
     y, right = without(y, right, [*needed, *(s for s in left if s not in needed)])
+    are_whole = len(left) + len(right) == axes
     kept = tuple([s for s in needed if s in left or s in right])
-    plan = plan_pair(tuple(left), tuple(right), kept, x._spec.shape, y._spec.shape)
+    plan = plan_pair(tuple(left), tuple(right), kept, x._spec.shape, y._spec.shape, are_whole)
     if plan is not None:
         return plan.product(x, y), list(plan.order)
     return aligned(x, left, kept) * aligned(y, right, kept), list(kept)
@@ -527,12 +529,14 @@ class Form(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def plan_pair(left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shape) -> Pair | None:
+def plan_pair(
+    left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shape, are_whole: bool = True
+) -> Pair | None:
     """How two operands are multiplied and summed over the subscripts that are not kept; None if there is
     none of these.
 
     Axes are in the order of those that are kept, and the operands exchanged if that has all of the right one
-    before those of the left one: PyTorch's results lie so.
+    before those of the left one, and no axis was summed before: PyTorch's results lie so.
     """
     summed = [s for s in left if s in right and s not in kept]
     if not summed:
@@ -540,7 +544,8 @@ def plan_pair(left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shap
     shared = [s for s in kept if s in left and s in right]
     only_left = [s for s in kept if s in left and s not in right]
     only_right = [s for s in kept if s in right and s not in left]
-    if only_left and only_right and kept.index(only_right[-1]) < kept.index(only_left[0]):
+    is_turned = only_left and only_right and kept.index(only_right[-1]) < kept.index(only_left[0])
+    if is_turned and are_whole:
         exchanged = plan_pair(right, left, kept, y_shape, x_shape)
         return exchanged and exchanged._replace(is_swapped=True)
     size = dict(zip(left, x_shape, strict=True))
