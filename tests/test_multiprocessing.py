@@ -22,9 +22,8 @@ def train(index, x, net, queue, have_all):
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-@pytest.mark.filterwarnings(
-    "ignore:os.fork.. was called:RuntimeWarning"
-)  # JAX, if another test imported it
+# JAX warns, if another test imported it.
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
 def test_processes_share_memory(method):
     x, net = adjit.zeros(3).share_memory_(), nn.Linear(2, 1).share_memory()
     assert x.is_shared()

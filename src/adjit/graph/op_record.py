@@ -34,9 +34,8 @@ class Vjp(NamedTuple):
     fits: bool  # whether `g` has the specs of these operands
     kernels: tuple[Kernel, ...]  # for the others
     made: tuple[Spec, ...]  # what the kernels give, one after the other
-    sources: tuple[
-        int, ...
-    ]  # for each operand its place among these, `PASSED` for `g`, or `NOTHING`
+    # For each operand its place among these, `PASSED` for `g`, or `NOTHING`.
+    sources: tuple[int, ...]
     fixes: tuple[int, ...]  # for each operand what to make of that, as `fix` says
 
 

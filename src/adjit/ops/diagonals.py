@@ -18,12 +18,7 @@ from ..graph.operation import operation
 from ..kernels.ops import fill
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import (
-    an_int,
-    numel,
-    numpy_names,
-    wrap_dim,
-)
+from ..shapes import Shape, an_int, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation, layouts, slicing
 
@@ -288,17 +283,19 @@ def check_part(src: Tensor, part: Tensor) -> None:
         )
 
 
+def _copy_laid(x: Tensor, axes: Shape) -> Tensor:
+    """A copy of `x` with its axes in this order in memory."""
+    return layouts.put_back(
+        layouts.as_in_memory(x, axes).clone(memory_format=contiguous_format), axes
+    )
+
+
 def with_part(x: Tensor, src: Tensor, part: Any) -> Tensor:
     """A copy of `x` with `src` in the part that a view function shows."""
     axes = layouts.axes_in_memory(x)
     if src.numel() == x.numel():  # nothing of `x` is left
-        whole = src.to(x.dtype).reshape(x.shape)
-        return layouts.put_back(
-            layouts.as_in_memory(whole, axes).clone(memory_format=contiguous_format), axes
-        )
-    out = layouts.put_back(
-        layouts.as_in_memory(x, axes).clone(memory_format=contiguous_format), axes
-    )
+        return _copy_laid(src.to(x.dtype).reshape(x.shape), axes)
+    out = _copy_laid(x, axes)
     write.store(part(out), src)
     return out
 

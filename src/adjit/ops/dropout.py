@@ -74,9 +74,8 @@ def _(g: Tensor, place: Tensor, p: float, axes: Shape) -> Any:
 
 @drop.batched
 def _(batch: Batch, x: Tensor, place: Tensor, p: float, axes: Shape) -> Tensor:
-    return x * drop(
-        ones(x.shape, dtype=x.dtype, device=x.device), place, p, axes
-    )  # one mask for all
+    of_one = ones(x.shape, dtype=x.dtype, device=x.device)
+    return x * drop(of_one, place, p, axes)  # one mask for all
 
 
 def dropped(x: Tensor, p: float, count: int | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The two orders in which images lie in memory: channel by channel, or all channels of a place."""
+"""The order of axes in memory: of images with channels first or last, and of turned tensors of any kind."""
 
 from __future__ import annotations
 

@@ -40,8 +40,6 @@ from .usual_calls import (
     values_of,
 )
 
-KNOWN_DTYPES = {kind.numpy for kind in dtypes.SUPPORTED}
-
 
 @overload
 def kernel(f: Function, *, checkpoint: bool = False) -> UserKernel: ...
@@ -432,13 +430,11 @@ class KernelCode:
 
 def with_tensors(args: Sequence[Any], written: set[int]) -> list[Any]:
     """Arguments with tensors for NumPy arrays: on the memory of those that are written, copies of the others,
-    which may be others until backward reads them."""
+    which may be others until backward reads them. `kind_of` has refused dtypes that no tensor has."""
     return [
-        a
-        if not isinstance(a, np.ndarray) or a.dtype not in KNOWN_DTYPES
-        else from_numpy(a) if k in written else tensor(a)
+        a if not isinstance(a, np.ndarray) else from_numpy(a) if k in written else tensor(a)
         for k, a in enumerate(args)
-    ]  # fmt: skip
+    ]
 
 
 def refuse_lost(code: KernelCode, args: Sequence[Any]) -> None:
