@@ -276,7 +276,7 @@ def test_on_a_gpu(name, deterministic):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", ["rowwise", "filters", "nested"])
+@pytest.mark.parametrize("name", ["rowwise", "filters", "nested", "solved"])
 def test_float32_is_computed_as_numba_does(name):
     f, args, wrt = CASES[name]
     single = [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in args]

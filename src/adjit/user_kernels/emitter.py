@@ -10,10 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from .refusal import NotDifferentiable
 from .source import Function, SourceText, python_function, source_of
 from .structure import Apply, Atom, Load, Statement, StoreElement, Suite
-from .vocabulary import BINARY_OF_FLOATS, FLOAT_CASTS, RESERVED, TESTS
+from .vocabulary import (
+    BINARY_OF_FLOATS,
+    CASTS,
+    FLOAT_CASTS,
+    OF_TRUTHS,
+    OF_WHOLES,
+    RESERVED,
+    TESTS,
+    promoted,
+)
 
 Key = tuple[object, ...]
 _OUR_ENDING = re.compile(
@@ -59,6 +70,10 @@ class Emitter:
         self.writes = 0  # stores read so far
         self.tests: set[Atom] = set()  # names of truth values
         self.floats: set[Atom] = set()  # names that are known to be floats while reading
+        self.dtypes: dict[
+            Atom, str
+        ] = {}  # of names, as far as they are known or supposed while reading
+        self.supposed: dict[str, str] = {}  # those of them that something depends on
         self.stack: list[ActiveCall] = []
         self._names: dict[str, int] = {}
         self._scopes: list[tuple[Suite, dict[Key, str]]] = [(self.block, {})]
@@ -165,7 +180,9 @@ class Emitter:
         if name is None:
             name = self.fresh(base)
             self.emit(Load(name, array, list(index)), node)
-            if self.arrays[array][1][0] == "f":
+            dtype = self.arrays[array][1]
+            self.dtypes.setdefault(name, _of_numbers(dtype))
+            if dtype[0] == "f":
                 self.floats.add(name)
             self._scopes[-1][1][key] = name
         return name
@@ -182,6 +199,37 @@ class Emitter:
     def is_known_float(self, a: Atom) -> bool:
         return isinstance(a, float) or a in self.floats
 
+    def dtype_of_number(self, a: Atom) -> str:
+        """The dtype that Numba will find for a number: who reads compares it with that afterwards."""
+        dtype = self.likely_dtype(a)
+        if isinstance(a, str):
+            self.supposed.setdefault(a, dtype)
+        return dtype
+
+    def likely_dtype(self, *atoms: Atom) -> str:
+        """The dtype of one of these numbers, as far as is known."""
+        dtypes = {
+            self.dtypes.get(a, "f8") if isinstance(a, str)
+            else "b1" if isinstance(a, bool) else "i8" if isinstance(a, int) else "f8"
+            for a in atoms
+        }  # fmt: skip
+        return dtypes.pop() if len(dtypes) == 1 else promoted(dtypes)
+
+    def _likely_result(self, function: str, args: list[Atom]) -> str:
+        if function in TESTS or function == "bool":
+            return "b1"
+        if function in CASTS:
+            return _of_numbers(np.dtype(function).str[1:])
+        if function == "shape":
+            return "i8"
+        if function == "select":
+            return self.likely_dtype(*args[1:])
+        is_product = function == "**" and type(args[1]) is int
+        found = self.likely_dtype(*(args[:1] if is_product else args))
+        if found[0] == "f" or (found == "b1" and function in OF_TRUTHS):
+            return found
+        return "i8" if function in OF_WHOLES else "f8"
+
     def is_test(self, a: Atom) -> bool:
         """Whether an atom is known to be a truth value."""
         return isinstance(a, bool) or a in self.tests
@@ -196,11 +244,14 @@ class Emitter:
             return -args[0]
         if function in ("+", "-", "*") and all(type(a) is int for a in args):
             return _WHOLE[function](args[0], args[1])
+        if function == "float64" and type(args[0]) in (int, float):
+            return float(args[0])
         key = (function, *[(type(a), repr(a)) for a in args])
         dst = self._known(key, True)
         if dst is None:
             dst = self.fresh(base)
             self.emit(Apply(dst, function, list(args)), node)
+            self.dtypes.setdefault(dst, self._likely_result(function, args))
             if function in TESTS:
                 self.tests.add(dst)
             elif function in _OF_FLOATS or (
@@ -209,3 +260,8 @@ class Emitter:
                 self.floats.add(dst)
             self._scopes[-1][1][key] = dst
         return dst
+
+
+def _of_numbers(dtype: str) -> str:
+    """The dtype that a number of an array has by itself."""
+    return "i8" if dtype[0] in "iu" else dtype

@@ -29,8 +29,20 @@ from .values import (
     Unreadable,
     Value,
     fields_of_both,
+    is_array,
 )
-from .vocabulary import BINARY, COMPARE, FUNCTIONS, HARMLESS, TESTS
+from .vocabulary import (
+    BINARY,
+    CASTS,
+    COMPARE,
+    FLOAT_CASTS,
+    FUNCTIONS,
+    HARMLESS,
+    OF_TRUTHS,
+    OF_WHOLES,
+    TESTS,
+    promoted,
+)
 
 REDUCTIONS = {"sum", "mean", "prod", "max", "min", "argmax", "argmin"}
 _REDUCTION_NAMES = {getattr(np, name): name for name in REDUCTIONS} | {
@@ -38,6 +50,7 @@ _REDUCTION_NAMES = {getattr(np, name): name for name in REDUCTIONS} | {
     np.amin: "min",
 }
 _OF_ANY_DTYPE = {"max", "min", "argmax", "argmin"}
+_TO_FLOAT64 = "convert it before: x.astype(np.float64)"
 _LOOP = "write the loop over the elements"
 
 
@@ -257,6 +270,7 @@ class Expressions(Emitter):
             dst, empty = self.fresh("t"), Suite("branch")
             if self.is_test(result) and self.is_test(value):
                 self.tests.add(dst)
+            self.dtypes.setdefault(dst, self.likely_dtype(of_then, of_else))
             then, orelse = (inner, empty) if is_and else (empty, inner)
             self.emit(Branch(result, then, orelse, [(dst, of_then, of_else)]), e)
             result = dst
@@ -287,6 +301,8 @@ class Expressions(Emitter):
                 (self.fresh(base), self.atom(x, e), self.atom(y, e))
                 for x, y in zip(first.items, second.items, strict=True)
             ]
+            for each, x, y in results:
+                self.dtypes.setdefault(each, self.likely_dtype(x, y))
             self.emit(Branch(condition, then, orelse, results), e)
             return TupleValue(tuple([dst for dst, _, _ in results]), fields_of_both(first, second))
         a, b = self.atom(first, e.body), self.atom(second, e.orelse)
@@ -294,6 +310,7 @@ class Expressions(Emitter):
             outer.items += then.items + orelse.items
             return self.op("select", [condition, a, b], e, base)
         dst = self.fresh(base)
+        self.dtypes.setdefault(dst, self.likely_dtype(a, b))
         self.emit(Branch(condition, then, orelse, [(dst, a, b)]), e)
         return dst
 
@@ -324,28 +341,54 @@ class Expressions(Emitter):
                     found.append(self.element(a, at, node))
                 else:
                     found.append(a)
-            return self.op(function, found, node)
+            return self.op(
+                function, self._as_ufuncs_do(function, operands, found, dtype, node), node
+            )
 
         return ArrayExpression(tuple(shape), dtype, element, reads, self.writes)
 
     def _dtype_of_result(
         self, function: str, operands: list[ArrayLike | Atom], node: ast.AST
     ) -> str:
-        if function in TESTS or (
-            function in ("&", "|", "invert") and all(self.is_truth(a) for a in operands)
-        ):
+        """The dtype that Numba gives an array, which is that of NumPy's ufunc for its operands' dtypes."""
+        if function in TESTS or (function in OF_TRUTHS and all(self.is_truth(a) for a in operands)):
             return "b1"
-        if function in ("float64", "float32"):
+        if function in FLOAT_CASTS:
             return np.dtype(function).str[1:]
-        dtypes = {a.dtype for a in operands if isinstance(a, (ArrayView, ArrayExpression))}
+        if function in CASTS:
+            self.reject(node, "a whole array as whole numbers", _LOOP)
         if function == "select":
-            dtypes.discard("b1")
-        if "f8" in dtypes or (not dtypes and function == "select"):
+            return promoted(map(self.dtype_of, operands[1:]))
+        if any(is_array(a) and self.dtype_of(a) == "f8" for a in operands):
             return "f8"
-        scalars = [a for a in operands if not isinstance(a, (ArrayView, ArrayExpression))]
-        if dtypes == {"f4"} and not scalars:
-            return "f4"
-        return self.reject(node, "arithmetic on whole arrays that are not float64", _LOOP)
+        dtypes = set(map(self.dtype_of, operands))
+        if dtypes == {"b1"}:
+            self.reject(node, "arithmetic on arrays of truth values", _TO_FLOAT64)
+        for dtype in ("f8", "f4"):
+            if dtype in dtypes:
+                return dtype
+        if dtypes - {"i8", "b1"}:
+            self.reject(node, "arithmetic on arrays of whole numbers that are not int64", _LOOP)
+        return "i8" if function in OF_WHOLES else "f8"
+
+    def _as_ufuncs_do(
+        self, function: str, operands: list[ArrayLike | Atom], elements: list[Atom], dtype: str, node: ast.AST
+    ) -> list[Atom]:  # fmt: skip
+        """Elements as a ufunc takes them: in float32 whole numbers too, which beside numbers make float64."""
+        if dtype != "f4" or function in ("select", "float32"):
+            return elements
+        return [
+            e if self.dtype_of(a) == "f4" or (k == 1 and function == "**" and type(e) is int)
+            else self.op("float32", [e], node)
+            for k, (a, e) in enumerate(zip(operands, elements, strict=True))
+        ]  # fmt: skip
+
+    def dtype_of(self, a: ArrayLike | Atom) -> str:
+        return a.dtype if isinstance(a, (ArrayView, ArrayExpression)) else self.dtype_of_number(a)
+
+    def in_dtype_of(self, operand: ArrayLike | Atom, value: Value, node: ast.AST) -> Value:
+        """A value in float32 beside an operand of float32."""
+        return self.apply("float32", [value], node) if self.dtype_of(operand) == "f4" else value
 
     def is_truth(self, a: Value) -> bool:
         if isinstance(a, (ArrayView, ArrayExpression)):
@@ -726,7 +769,7 @@ class Expressions(Emitter):
             b, (ArrayView, ArrayExpression)
         ):
             self.reject(node, "a product of something that is no array")
-        self.demand_float64([a, b], node)
+        self.demand_floats([a, b], node)
         found = getattr(library, f"dot{a.ndim}{b.ndim}", None)
         if found is None:
             self.reject(node, f"a product of arrays of {a.ndim} and {b.ndim} dimensions", _LOOP)
@@ -734,9 +777,15 @@ class Expressions(Emitter):
             found, [self.settled(a, node), self.settled(b, node)], node, is_library=True
         )
 
-    def demand_float64(self, arrays: list[ArrayLike], node: ast.AST) -> None:
-        if any(a.dtype != "f8" for a in arrays):
-            self.reject(node, "a function of whole arrays that are not float64", _LOOP)
+    def demand_floats(self, arrays: list[ArrayLike], node: ast.AST) -> None:
+        """Refuse arrays that are not of one dtype of floats."""
+        dtypes = {a.dtype for a in arrays}
+        if len(dtypes) > 1:
+            self.reject(node, "a function of arrays of different dtypes", _TO_FLOAT64)
+        if dtypes - {"f8", "f4"}:
+            self.reject(
+                node, "this function of arrays that are not float64 or float32", _TO_FLOAT64
+            )
 
     # ----- attributes and calls -----
 
@@ -869,8 +918,7 @@ class Expressions(Emitter):
             case "square", [a]:
                 return self.apply("*", [a, a], e, base)
             case "clip", [a, low, high]:
-                raised = self.apply("np.maximum", [a, low], e)
-                return self.apply("np.minimum", [raised, high], e, base)
+                return self.clipped(a, low, high, e)
             case "dot" | "matmul" | "vdot", [a, b]:
                 return self.product(a, b, e)
             case "outer", [a, b] if (
@@ -878,7 +926,7 @@ class Expressions(Emitter):
                 and isinstance(b, (ArrayView, ArrayExpression))
                 and a.ndim == b.ndim == 1
             ):
-                self.demand_float64([a, b], e)
+                self.demand_floats([a, b], e)
                 return self.run(library.outer11, [a, b], e, is_library=True)
             case "linspace", _ if len(args) in (2, 3):
                 return self.run(library.linspace, [*args, 50][:3], e, is_library=True)
@@ -894,16 +942,18 @@ class Expressions(Emitter):
         arrays: list[Value] = []
         for node in e.args:
             if isinstance(node, (ast.List, ast.Tuple)):
-                value: Value = self.make([len(node.elts)], None, "f8", node, "t")
+                elements = [self.number(n) for n in node.elts]
+                dtype = promoted(map(self.dtype_of_number, elements))
+                value: Value = self.make([len(elements)], None, dtype, node, "t")
                 assert isinstance(value, ArrayView)
-                for k, element in enumerate(node.elts):
-                    self.store(value.name, self.place(value, [k], node), self.number(element), node)
+                for k, element in enumerate(elements):
+                    self.store(value.name, self.place(value, [k], node), element, node)
             else:
                 value = self.settled(self.expression(node), node)
             if not isinstance(value, ArrayView) or value.ndim != 1:
                 self.reject(node, "np.cross of this", "give it two vectors of three elements")
             arrays.append(value)
-        self.demand_float64([v for v in arrays if isinstance(v, ArrayView)], e)
+        self.demand_floats([v for v in arrays if isinstance(v, ArrayView)], e)
         return self.run(library.cross11, arrays, e, is_library=True)
 
     def reduction(self, name: str, value: Value, e: ast.AST) -> Value:
@@ -912,8 +962,17 @@ class Expressions(Emitter):
         if name == "sum" and value.dtype[0] in "bi":
             return self.run_library("count" if value.dtype == "b1" else "total", [value], e)
         if name not in _OF_ANY_DTYPE:
-            self.demand_float64([value], e)
+            self.demand_floats([value], e)
         return self.run_library(name, [value], e)
+
+    def clipped(self, a: Value, low: Value, high: Value, e: ast.AST) -> Value:
+        """`np.clip`, whose result is of the dtype of what is clipped."""
+        found = self.apply("np.minimum", [self.apply("np.maximum", [a, low], e), high], e)
+        if isinstance(a, (ArrayView, ArrayExpression)):
+            if a.dtype[0] != "f":
+                self.demand_floats([a], e)
+            return self.in_dtype_of(a, found, e)
+        return found
 
     def copied(self, value: Value, node: ast.AST) -> ArrayView:
         """A new array with the same elements."""
@@ -954,16 +1013,18 @@ class Expressions(Emitter):
                 self.reject(e, "np.full with a whole number and no dtype", "write 0.0 for a float")
         kind = rest.pop(0) if rest else options.pop("dtype", None)
         if kind is not None:
-            dtype = self.dtype_of(kind)
+            dtype = self.given_dtype(kind)
         if rest or options:
             self.reject(e, f"these arguments of np.{name}")
+        elif name == "full" and isinstance(fill, str):
+            dtype = self.dtype_of_number(fill)
         if isinstance(fill, str):  # a value that may have a gradient: it is written by a loop
             made = self.make(shape, None, dtype, e, base)
             self.run_library("fill", [made, fill], e)
             return made
         return self.make(shape, fill, dtype, e, base)
 
-    def dtype_of(self, node: ast.expr) -> str:
+    def given_dtype(self, node: ast.expr) -> str:
         value = self.expression(node)
         try:
             found = np.dtype(value.value) if isinstance(value, PythonObject) else None
@@ -1000,7 +1061,9 @@ class Expressions(Emitter):
         return TupleValue(tuple(items), kind._fields)
 
     def _user_call(self, f: Function, e: ast.Call) -> Value:
-        values = [self.settled(self.expression(a), a) for a in e.args]
+        values = [self.expression(a) for a in e.args]
+        if not self.stack[-1].is_library:
+            values = [self.settled(v, a) for v, a in zip(values, e.args, strict=True)]
         python = python_function(f)
         code = python.__code__
         params = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -1018,7 +1081,8 @@ class Expressions(Emitter):
             self.reject(
                 e, f"a call with {len(values)} arguments of a function with {code.co_argcount}"
             )
-        found = self.run(f, [given[p] for p in params], e, is_library=False)
+        is_library = self.stack[-1].is_library
+        found = self.run(f, [given[p] for p in params], e, is_library=is_library)
         if isinstance(found, Unreadable):
             self.reject(e, f"`{python.__name__}`, whose result {found.why},", found.instead)
         return found

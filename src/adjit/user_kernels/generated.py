@@ -76,6 +76,7 @@ parallel = njit(error_model="numpy", nogil=True, cache=True, parallel=dict(
 ))
 
 """
+_MOST_READINGS = 32  # of one function
 _VECTORISED = re.compile(r"\b\w+_f(?:64|32)(?=\()")
 _TITLES = {
     "reverse": "`{}` and its way back.",
@@ -111,7 +112,9 @@ def kind_of(function: Function, position: int, kind: types.Type) -> ArgumentKind
         if dtype.kind in "bif" and dtype != np.float16:
             return kind.ndim, dtype.str[1:]
     elif isinstance(kind, (types.Integer, types.Float, types.Boolean)):
-        return None
+        if isinstance(kind, types.Float):
+            return f"f{kind.bitwidth // 8}"
+        return "b1" if isinstance(kind, types.Boolean) else "i8"
     name = python_function(function).__name__
     raise NotDifferentiable(
         f"argument {position} of {name} has the type {kind}, which cannot be differentiated\n"
@@ -213,9 +216,30 @@ def typed_form(function: Function, argument_types: tuple[types.Type, ...]) -> Pr
 def _typed_form(
     function: Function, argument_types: tuple[types.Type, ...], depends_on: tuple[str, bool]
 ) -> Procedure:
-    f = read(function, [kind_of(function, k, t) for k, t in enumerate(argument_types)])
-    infer_types(f, argument_types)
-    return f
+    return read_with_types(function, argument_types)
+
+
+def read_with_types(
+    function: Function, argument_types: Sequence[types.Type], *, on_gpu: bool = False
+) -> Procedure:
+    """Read a function, again while numbers beside arrays turn out to be of other dtypes than was supposed.
+
+    What is read before such a number stays the same, so the first of them is settled each time.
+    """
+    kinds = [kind_of(function, k, t) for k, t in enumerate(argument_types)]
+    known: dict[str, str] = {}
+    for _ in range(_MOST_READINGS):
+        f = read(function, kinds, on_gpu=on_gpu, dtypes=known)
+        infer_types(f, argument_types)
+        found = {n: f.types.get(n, dtype) for n, dtype in f.supposed.items()}
+        wrong = next((n for n, dtype in f.supposed.items() if found[n] != dtype), None)
+        if wrong is None:
+            return f
+        known[wrong] = found[wrong]
+    raise NotDifferentiable(
+        f"{f.heading}: the dtypes of arrays in {f.name} depend on one another in a loop\n"
+        "Make these arrays before the loop, with a dtype."
+    )
 
 
 def text_of(

@@ -20,19 +20,17 @@ from .generated import (
     facts_of,
     file_of,
     is_floating,
-    kind_of,
     pullback_source,
+    read_with_types,
 )
 from .gpu_loops import DeviceRounds
 from .gpu_text import Given
 from .parallel import Rounds
-from .reader import read
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter, WayBack
 from .source import Function, Meaning, python_function
 from .structure import Load, Make, Procedure, Repeat, StoreElement, walk
 from .tape_layout import trips_text
-from .typing_pass import infer_types
 from .vocabulary import text
 from .writing import Lines, PlainWriter, results_text, shape_text
 
@@ -216,9 +214,7 @@ def generated_on_gpu(
 
 
 def _text(function: Function, argument_types: Sequence[types.Type], wanted: tuple[int, ...]) -> str:
-    kinds = [kind_of(function, k, t) for k, t in enumerate(argument_types)]
-    f = read(function, kinds, on_gpu=True)
-    infer_types(f, argument_types)
+    f = read_with_types(function, argument_types, on_gpu=True)
     rounds, params = loops_on_gpu(f), [f.params[k] for k in wanted]
     primal = HostWriter(f, rounds).source("primal")
     writer = HostReverseWriter(f, params, rounds)

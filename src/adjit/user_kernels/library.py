@@ -10,15 +10,20 @@ from __future__ import annotations
 import numpy as np
 
 
+def in_dtype_of(a, v):
+    """A number in the dtype of an array of floats; the reader knows it."""
+    return a.dtype.type(v)
+
+
 def sum1(a):
-    s = 0.0
+    s = in_dtype_of(a, 0.0)
     for i in range(a.shape[0]):
         s += a[i]
     return s
 
 
 def sum2(a):
-    s = 0.0
+    s = in_dtype_of(a, 0.0)
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             s += a[i, j]
@@ -26,7 +31,7 @@ def sum2(a):
 
 
 def sum3(a):
-    s = 0.0
+    s = in_dtype_of(a, 0.0)
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             for k in range(a.shape[2]):
@@ -35,19 +40,19 @@ def sum3(a):
 
 
 def mean1(a):
-    return sum1(a) / a.shape[0]
+    return in_dtype_of(a, sum1(a) / a.shape[0])
 
 
 def mean2(a):
-    return sum2(a) / (a.shape[0] * a.shape[1])
+    return in_dtype_of(a, sum2(a) / (a.shape[0] * a.shape[1]))
 
 
 def mean3(a):
-    return sum3(a) / (a.shape[0] * a.shape[1] * a.shape[2])
+    return in_dtype_of(a, sum3(a) / (a.shape[0] * a.shape[1] * a.shape[2]))
 
 
 def prod1(a):
-    s = 1.0
+    s = in_dtype_of(a, 1.0)
     for i in range(a.shape[0]):
         s *= a[i]
     return s
@@ -113,7 +118,7 @@ def argmin1(a):
 
 def dot11(a, b):
     assert a.shape[0] == b.shape[0], "the vectors have other lengths"
-    s = 0.0
+    s = in_dtype_of(a, 0.0)
     for i in range(a.shape[0]):
         s += a[i] * b[i]
     return s
@@ -121,9 +126,9 @@ def dot11(a, b):
 
 def dot21(a, b):
     assert a.shape[1] == b.shape[0], "the matrix has not as many columns as the vector elements"
-    c = np.empty(a.shape[0])
+    c = np.empty(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
-        s = 0.0
+        s = in_dtype_of(a, 0.0)
         for k in range(a.shape[1]):
             s += a[i, k] * b[k]
         c[i] = s
@@ -132,7 +137,7 @@ def dot21(a, b):
 
 def dot12(a, b):
     assert a.shape[0] == b.shape[0], "the matrix has not as many rows as the vector elements"
-    c = np.zeros(b.shape[1])
+    c = np.zeros(b.shape[1], a.dtype)
     for k in range(b.shape[0]):
         for j in range(b.shape[1]):
             c[j] += a[k] * b[k, j]
@@ -141,7 +146,7 @@ def dot12(a, b):
 
 def dot22(a, b):
     assert a.shape[1] == b.shape[0], "the matrices do not fit each other"
-    c = np.zeros((a.shape[0], b.shape[1]))
+    c = np.zeros((a.shape[0], b.shape[1]), a.dtype)
     for i in range(a.shape[0]):
         for k in range(a.shape[1]):
             for j in range(b.shape[1]):
@@ -150,7 +155,7 @@ def dot22(a, b):
 
 
 def outer11(a, b):
-    c = np.empty((a.shape[0], b.shape[0]))
+    c = np.empty((a.shape[0], b.shape[0]), a.dtype)
     for i in range(a.shape[0]):
         for j in range(b.shape[0]):
             c[i, j] = a[i] * b[j]
@@ -160,7 +165,7 @@ def outer11(a, b):
 def cross11(a, b):
     assert a.shape[0] == 3, "np.cross takes vectors of three elements"
     assert b.shape[0] == 3, "np.cross takes vectors of three elements"
-    c = np.empty(3)
+    c = np.empty(3, a.dtype)
     c[0] = a[1] * b[2] - a[2] * b[1]
     c[1] = a[2] * b[0] - a[0] * b[2]
     c[2] = a[0] * b[1] - a[1] * b[0]
@@ -277,7 +282,7 @@ def all2(a):
 
 
 def var1(a):
-    m = sum1(a) / a.shape[0]
+    m = mean1(a)
     s = 0.0
     for i in range(a.shape[0]):
         s += (a[i] - m) * (a[i] - m)
@@ -292,7 +297,7 @@ def norm1(a):
     s = 0.0
     for i in range(a.shape[0]):
         s += a[i] * a[i]
-    return np.sqrt(s)
+    return in_dtype_of(a, np.sqrt(s))
 
 
 def norm2(a):
@@ -304,8 +309,8 @@ def norm2(a):
 
 
 def cumsum1(a):
-    c = np.empty(a.shape[0])
-    s = 0.0
+    c = np.empty(a.shape[0], a.dtype)
+    s = in_dtype_of(a, 0.0)
     for i in range(a.shape[0]):
         s += a[i]
         c[i] = s
@@ -313,8 +318,8 @@ def cumsum1(a):
 
 
 def cumprod1(a):
-    c = np.empty(a.shape[0])
-    s = 1.0
+    c = np.empty(a.shape[0], a.dtype)
+    s = in_dtype_of(a, 1.0)
     for i in range(a.shape[0]):
         s *= a[i]
         c[i] = s
@@ -322,7 +327,7 @@ def cumprod1(a):
 
 
 def diff1(a):
-    c = np.empty(max(a.shape[0] - 1, 0))
+    c = np.empty(max(a.shape[0] - 1, 0), a.dtype)
     for i in range(a.shape[0] - 1):
         c[i] = a[i + 1] - a[i]
     return c
@@ -336,7 +341,7 @@ def trace2(a):
 
 
 def diag1(a):
-    c = np.zeros((a.shape[0], a.shape[0]))
+    c = np.zeros((a.shape[0], a.shape[0]), a.dtype)
     for i in range(a.shape[0]):
         c[i, i] = a[i]
     return c
@@ -344,14 +349,14 @@ def diag1(a):
 
 def diag2(a):
     n = min(a.shape[0], a.shape[1])
-    c = np.empty(n)
+    c = np.empty(n, a.dtype)
     for i in range(n):
         c[i] = a[i, i]
     return c
 
 
 def flatten1(a):
-    c = np.empty(a.shape[0])
+    c = np.empty(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
         c[i] = a[i]
     return c
@@ -359,7 +364,7 @@ def flatten1(a):
 
 def flatten2(a):
     n = a.shape[1]
-    c = np.empty(a.shape[0] * n)
+    c = np.empty(a.shape[0] * n, a.dtype)
     for i in range(a.shape[0]):
         for j in range(n):
             c[i * n + j] = a[i, j]
@@ -368,7 +373,7 @@ def flatten2(a):
 
 def roll1(a, by):
     n = a.shape[0]
-    c = np.empty(n)
+    c = np.empty(n, a.dtype)
     for i in range(n):
         c[i] = a[(i - by) % n]
     return c
@@ -431,7 +436,7 @@ def interp(x, xs, ys):
 
 
 def sum_of_columns(a):
-    c = np.zeros(a.shape[1])
+    c = np.zeros(a.shape[1], a.dtype)
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             c[j] += a[i, j]
@@ -439,9 +444,9 @@ def sum_of_columns(a):
 
 
 def sum_of_rows(a):
-    c = np.empty(a.shape[0])
+    c = np.empty(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
-        s = 0.0
+        s = in_dtype_of(a, 0.0)
         for j in range(a.shape[1]):
             s += a[i, j]
         c[i] = s
@@ -464,7 +469,7 @@ def mean_of_rows(a):
 
 def max_of_columns(a):
     assert a.shape[0] > 0, "an empty array has no such element"
-    c = np.empty(a.shape[1])
+    c = np.empty(a.shape[1], a.dtype)
     for j in range(a.shape[1]):
         m = a[0, j]
         for i in range(1, a.shape[0]):
@@ -475,7 +480,7 @@ def max_of_columns(a):
 
 def max_of_rows(a):
     assert a.shape[1] > 0, "an empty array has no such element"
-    c = np.empty(a.shape[0])
+    c = np.empty(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
         m = a[i, 0]
         for j in range(1, a.shape[1]):
@@ -486,7 +491,7 @@ def max_of_rows(a):
 
 def min_of_columns(a):
     assert a.shape[0] > 0, "an empty array has no such element"
-    c = np.empty(a.shape[1])
+    c = np.empty(a.shape[1], a.dtype)
     for j in range(a.shape[1]):
         m = a[0, j]
         for i in range(1, a.shape[0]):
@@ -497,7 +502,7 @@ def min_of_columns(a):
 
 def min_of_rows(a):
     assert a.shape[1] > 0, "an empty array has no such element"
-    c = np.empty(a.shape[0])
+    c = np.empty(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
         m = a[i, 0]
         for j in range(1, a.shape[1]):

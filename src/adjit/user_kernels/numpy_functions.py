@@ -23,6 +23,7 @@ from .values import (
     Value,
     is_array,
 )
+from .vocabulary import promoted
 
 # Functions whose loops are `NAME1` and `NAME2` of the library, for arrays of one dimension and of two.
 _BY_DIMENSIONS = {
@@ -32,6 +33,7 @@ _BY_DIMENSIONS = {
 _METHODS = {"var": np.var, "std": np.std, "cumsum": np.cumsum, "cumprod": np.cumprod, "any": np.any,
             "all": np.all, "trace": np.trace}  # fmt: skip
 _OF_TRUTHS = {np.any, np.all, np.count_nonzero}
+_READ_TWICE = {np.var, np.std}
 _ALONG_AXES = {"sum", "mean", "max", "min", "amax", "amin"}
 
 # Functions of numbers and of arrays, by what they are made of.
@@ -49,8 +51,12 @@ class NumpyFunctions(Expressions):
         if e.keywords or not _is_hashable(f):
             return None
         args = list(e.args)
+        if f is library.in_dtype_of:
+            array, value = (self.expression(a) for a in args)
+            assert is_array(array)
+            return self.in_dtype_of(array, value, e)
         if f in _FACTORS and len(args) == 1:
-            return self.apply("*", [self.expression(args[0]), _FACTORS[f]], e, base)
+            return self._in_own_dtype("*", _FACTORS[f], self.expression(args[0]), e)
         if f in _LOGICAL and len(args) == 2:
             a, b = (self.expression(x) for x in args)
             if is_array(a) or is_array(b):
@@ -60,9 +66,9 @@ class NumpyFunctions(Expressions):
             a, b = (self.apply("np.log", [self.expression(x)], e) for x in args)
             return self.apply("/", [a, b], e, base)
         if f is np.reciprocal and len(args) == 1:
-            return self.apply("/", [1.0, self.expression(args[0])], e, base)
+            return self._in_own_dtype("/", 1.0, self.expression(args[0]), e)
         if f is np.exp2 and len(args) == 1:
-            return self.apply("**", [2.0, self.expression(args[0])], e, base)
+            return self._in_own_dtype("**", 2.0, self.expression(args[0]), e)
         if f is np.logaddexp and len(args) == 2:
             a, b = (self.atom(self.expression(x), x) for x in args)
             return self.run(library.logaddexp, [a, b], e, is_library=True)
@@ -84,6 +90,15 @@ class NumpyFunctions(Expressions):
                     self.reject(e, "`sum` of rows", "write x.sum(axis=0)")
                 return self.reduction("sum", value, e)
         return None
+
+    def _in_own_dtype(self, function: str, number: float, value: Value, e: ast.AST) -> Value:
+        """A function of a number of ours and the user's value, which the number does not promote."""
+        found = self.apply(function, [number, value], e)
+        return self.in_dtype_of(value if is_array(value) else self.atom(value, e), found, e)
+
+    def _as_float64(self, value: Value, e: ast.AST) -> Value:
+        operand = value if is_array(value) else self.atom(value, e)
+        return value if self.dtype_of(operand) == "f8" else self.apply("float64", [value], e)
 
     def truth(self, a: Value, e: ast.AST) -> Atom:
         atom = self.atom(a, e)
@@ -116,6 +131,7 @@ class NumpyFunctions(Expressions):
             case np.interp, 3:
                 args = [self.expression(a) for a in e.args]
                 if not is_array(args[0]) and is_array(args[1]) and is_array(args[2]):
+                    args = [self._as_float64(a, e) for a in args]
                     return self.run(library.interp, args, e, is_library=True)
             case np.searchsorted, 2:
                 args = [self.expression(a) for a in e.args]
@@ -132,7 +148,7 @@ class NumpyFunctions(Expressions):
             case np.roll, 2:
                 args = [self.expression(a) for a in e.args]
                 if isinstance(args[0], (ArrayView, ArrayExpression)):
-                    self.demand_float64([args[0]], e)
+                    self.demand_floats([args[0]], e)
                     return self.run_library("roll", [self.settled(args[0], e), args[1]], e)
         return None
 
@@ -144,12 +160,12 @@ class NumpyFunctions(Expressions):
             return self._by_dimensions(_METHODS[m.name], m.owner, e)
         if m.name == "clip" and len(e.args) == 2 and not options:
             low, high = (self.expression(a) for a in e.args)
-            return self.apply("np.minimum", [self.apply("np.maximum", [m.owner, low], e), high], e)
+            return self.clipped(m.owner, low, high, e)
         if m.name == "flatten" and not e.args and not options:
-            self.demand_float64([m.owner], e)
+            self.demand_floats([m.owner], e)
             return self.run_library("flatten", [self.settled(m.owner, e)], e)
         if m.name == "astype" and len(e.args) == 1 and not options:
-            kind = self.dtype_of(e.args[0])
+            kind = self.given_dtype(e.args[0])
             if kind == m.owner.dtype:
                 return self.copied(m.owner, e)
             if m.owner.dtype[0] != "b" and kind in ("f8", "f4"):
@@ -161,21 +177,16 @@ class NumpyFunctions(Expressions):
     def _by_dimensions(self, f: Any, value: Value, e: ast.AST) -> Value | None:
         if not isinstance(value, (ArrayView, ArrayExpression)):
             return None
-        if value.dtype != "f8" and not (f in _OF_TRUTHS and value.dtype in ("b1", "i8")):
-            self.reject(
-                e,
-                "a function of whole arrays that are not float64",
-                "write the loop over the elements",
-            )
+        if f not in _OF_TRUTHS:
+            self.demand_floats([value], e)
+        if f in _READ_TWICE:
+            value = self.settled(value, e)
         return self.run_library(_BY_DIMENSIONS[f], [value], e)
 
     def _along(self, name: str, value: Value, axis: int, e: ast.AST) -> Value | None:
-        if (
-            not isinstance(value, (ArrayView, ArrayExpression))
-            or value.ndim != 2
-            or value.dtype != "f8"
-        ):
+        if not isinstance(value, (ArrayView, ArrayExpression)) or value.ndim != 2:
             self.reject(e, f"`{name}` along an axis of this", "write the loop over the other axes")
+        self.demand_floats([value], e)
         name = name.removeprefix("a")
         if not -2 <= axis < 2:
             self.reject(e, f"the axis {axis} of an array of two dimensions")
@@ -191,7 +202,7 @@ class NumpyFunctions(Expressions):
 
     def _expanded(self, value: Value, axis: int, e: ast.AST) -> Value:
         if isinstance(value, (str, float)) and self.is_known_float(value) and axis in (0, -1):
-            made = self.make([1], None, "f8", e, "t")
+            made = self.make([1], None, self.dtype_of_number(value), e, "t")
             self.store(made.name, self.place(made, [0], e), value, e)
             return made
         view = self.settled(value, e)
@@ -222,14 +233,9 @@ class NumpyFunctions(Expressions):
         values = [self.number(x) for x in nodes]
         shape: list[Atom] = [len(rows), widths.pop()] if rows else [len(values)]
         if dtype is not None:
-            kind = self.dtype_of(dtype)
-        elif any(self.is_known_float(v) for v in values):
-            kind = "f8"
-        elif values and all(type(v) is int for v in values):
-            kind = "i8"
+            kind = self.given_dtype(dtype)
         else:
-            self.reject(e, "an array of numbers whose dtype is not seen in the text",
-                        "write np.array([...], np.float64)")  # fmt: skip
+            kind = promoted(map(self.dtype_of_number, values)) if values else "f8"
         made = self.make(shape, None, kind, e, base)
         for k, v in enumerate(values):
             at: list[Atom] = [k // int(shape[1]), k % int(shape[1])] if rows else [k]
@@ -248,24 +254,21 @@ class NumpyFunctions(Expressions):
     def _concatenated(self, value: Value, e: ast.AST) -> Value | None:
         parts = value.items if isinstance(value, TupleValue) else ()
         arrays = [p for p in parts if isinstance(p, (ArrayView, ArrayExpression))]
-        if (
-            not arrays
-            or len(arrays) < len(parts)
-            or any(p.ndim != 1 or p.dtype != "f8" for p in arrays)
-        ):
+        if not arrays or len(arrays) < len(parts) or any(p.ndim != 1 for p in arrays):
             self.reject(
                 e,
                 "np.concatenate of these",
                 "make an array before, and write into its parts: y[:n] = a",
             )
+        self.demand_floats(arrays, e)
         total = self.size(arrays[0], 0, e)
         for p in arrays[1:]:
             total = self.op("+", [total, self.size(p, 0, e)], e)
-        made = self.make([total], None, "f8", e, "joined")
+        made = self.make([total], None, arrays[0].dtype, e, "joined")
         start: Atom = 0
         for p in arrays:
             size = self.size(p, 0, e)
-            part = ArrayView(made.name, "f8", (Strided(start, 1, size),), (0,))
+            part = ArrayView(made.name, made.dtype, (Strided(start, 1, size),), (0,))
             self.run_library("assign", [part, p], e)
             start = self.op("+", [start, size], e)
         return made

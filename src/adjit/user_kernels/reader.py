@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn
 
@@ -45,7 +45,7 @@ from .values import (
 )
 from .vocabulary import BINARY
 
-ArgumentKind = tuple[int, str] | None  # (dimensions, dtype) of an array, None for a number
+ArgumentKind = tuple[int, str] | str  # (dimensions, dtype) of an array, dtype of a number
 _JUMPS = (ast.Return, ast.Break, ast.Continue)
 _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _MADE_IN_LOOP = (
@@ -55,16 +55,19 @@ _COPY_IT = "copy it where it gets the other name: y = x.copy()"
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
-def read(function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False) -> Procedure:
+def read(
+    function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False, dtypes: Mapping[str, str] = {}
+) -> Procedure:  # fmt: skip
     """Read a function for arguments of these kinds.
 
-    `on_gpu`: loops by `prange` are independent whatever options Numba was given.
+    `on_gpu`: loops by `prange` are independent whatever options Numba was given. `dtypes`: of some numbers.
 
     Raises:
         NotDifferentiable: with the line, if it has something that cannot be differentiated.
     """
     reader = FunctionReader()
     reader.runs_parallel = on_gpu
+    reader.dtypes.update(dtypes)
     return reader.read(function, kinds)
 
 
@@ -98,8 +101,9 @@ class FunctionReader(NumpyFunctions):
         names: list[str] = []
         for p, kind in zip(params, kinds, strict=True):
             names.append(name := self.fresh(p))
-            if kind is None:
+            if isinstance(kind, str):
                 self.environment[p] = name
+                self.dtypes.setdefault(name, kind)
             else:
                 self.arrays[name] = kind
                 self.environment[p] = ArrayView.whole(name, *kind)
@@ -119,6 +123,7 @@ class FunctionReader(NumpyFunctions):
             written=self.written,
             alias=self.alias,
             heading=f"{source.filename}:{source.first}",
+            supposed=self.supposed,
         )
         f.written = {f.root(a) for a in f.written}
         link(f)
@@ -519,7 +524,11 @@ class FunctionReader(NumpyFunctions):
                     "make an array before the branch, and write into it on both sides: y[:] = ...",
                 )  # fmt: skip
         dst = self.fresh(name)
-        results.append((dst, *(0 if isinstance(v, _Unassigned) else v for v in (a, b))))  # type: ignore[arg-type]
+        first, second = (0 if isinstance(v, _Unassigned) else v for v in (a, b))
+        assert isinstance(first, (str, int, float))
+        assert isinstance(second, (str, int, float))
+        self.dtypes.setdefault(dst, self.likely_dtype(first, second))
+        results.append((dst, first, second))
         return dst
 
     # ----- loops -----
@@ -585,6 +594,7 @@ class FunctionReader(NumpyFunctions):
         self.environment = inside
         if kind == "for":
             item.counter = self.fresh(target)
+            self.dtypes.setdefault(item.counter, "i8")
             item.start, item.stop, item.step = bounds
             self.loop_names.add(item.counter)
             if type(item.start) is int and item.start >= 0 and item.step > 0:
@@ -758,7 +768,9 @@ class FunctionReader(NumpyFunctions):
             return Unreadable(name, "is another array or object in each round of a loop")
         inside = self.fresh(name)
         first: Atom = 0 if isinstance(value, _Unassigned) else value
-        carried.append(Carried(inside, first, _DROPPED, self.fresh(name)))
+        carried.append(Carried(inside, first, _DROPPED, after := self.fresh(name)))
+        for each in (inside, after):
+            self.dtypes.setdefault(each, self.likely_dtype(first))
         return inside
 
     def _carry_out(

@@ -41,6 +41,7 @@ from .values import Value
 
 FLOAT, WHOLE, TRUTH = "fib"
 _NUMBA = {FLOAT: types.float64, WHOLE: types.int64, TRUTH: types.boolean}
+_DTYPES = {FLOAT: "f8", WHOLE: "i8", TRUTH: "b1"}
 _DEARER = {"/", "//", "%", "**"}  # than writing and reading a value
 
 MOST_LETTERS = 80  # of a name; the digest behind it tells names apart
@@ -292,7 +293,7 @@ def read_program(
     """The program of a user's function; one with a name is that of a rule, and gives floats."""
 
     def build() -> Procedure:
-        f = ScalarReader().read(function, [None] * len(parameters))
+        f = ScalarReader().read(function, [_DTYPES[p.kind] for p in parameters])
         infer_types(f, [_NUMBA[p.kind] for p in parameters])
         if not f.returns:
             raise NotDifferentiable(f"{f.heading}: {f.name} returns nothing")

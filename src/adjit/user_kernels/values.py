@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from .structure import Atom
 
@@ -124,7 +124,7 @@ Value = (
 )
 
 
-def is_array(value: Value) -> bool:
+def is_array(value: Value) -> TypeGuard[ArrayLike]:
     return isinstance(value, (ArrayView, ArrayExpression))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ COMPARE: dict[type[ast.cmpop], str] = {
 }  # fmt: skip
 INFIX = {*BINARY.values(), *COMPARE.values(), "and", "or"}
 BINARY_OF_FLOATS = {"+", "-", "*", "**", "neg", "abs", "min", "max", "np.minimum", "np.maximum"}
+OF_TRUTHS = {"&", "|", "^", "invert"}  # of two truth values another one, of whole numbers one
 TESTS = {*COMPARE.values(), "not", "and", "or", "np.isnan", "np.isinf", "np.isfinite"}
 
 _BOTH = "exp log sin cos tan sqrt tanh sinh cosh expm1 log1p log2 log10 hypot copysign isnan isinf isfinite"
@@ -60,6 +62,10 @@ FUNCTIONS = _functions()
 CASTS = {"int64", "int32", "float64", "float32", "bool"}
 FLOAT_CASTS = {"float64", "float32"}
 
+# Functions that keep whole numbers whole.
+OF_WHOLES = {"+", "-", "*", "//", "%", "**", "<<", ">>", "neg", "abs", "min", "max", "np.maximum", "np.minimum",
+             "np.sign", *OF_TRUTHS}  # fmt: skip
+
 # Computed again on the way back instead of kept.
 CHEAP = {
     "+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "neg", "invert", "select", "shape", "abs",
@@ -76,6 +82,11 @@ RESERVED = {
     "reserve", "release", "overlap", "open_tape", "close_tape", "close_beside", "apart",
     "None", "True", "False",
 }  # fmt: skip
+
+
+def promoted(dtypes: Iterable[str]) -> str:
+    """The dtype that NumPy promotes others to."""
+    return np.result_type(*[np.dtype(d) for d in dtypes]).str[1:]
 
 
 def text(a: Atom) -> str:
