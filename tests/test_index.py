@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import adjit
 from adjit.autograd import forward_ad
+from adjit.ops import tables
 
 rng = np.random.default_rng(1)
 
@@ -1063,3 +1064,46 @@ def test_a_turned_tensor_with_a_history_is_written_with_it():
     y.sum().backward()
     assert x.grad.tolist() == [[0, 2, 2, 0]] * 3
     assert w.grad.tolist() == [[5] * 3] * 2
+
+
+@pytest.mark.parametrize("moved_for_a_row", [0, 8])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((4, 5, 6, 7), (1, 3)), ((4, 5, 6, 7), (0, 2)), ((3, 4, 2, 5, 3), (0, 2, 4)), ((3, 4, 5, 2, 3), (1, 4)),
+        ((5, 1, 4, 6), (0, 2)), ((2, 3, 4, 5, 2), (0, 1, 3)), ((0, 3, 4, 5), (1, 3)),
+    ],
+)  # fmt: skip
+def test_indices_that_are_not_neighbours(shape, axes, turned, moved_for_a_row, monkeypatch):
+    """By another order of all axes, and by all numbers of the axes between."""
+    monkeypatch.setattr(tables, "MOVED_FOR_A_ROW", moved_for_a_row)
+    rng = np.random.default_rng(len(shape))
+    data = rng.standard_normal(shape)
+    key = tuple(
+        rng.integers(-n, n, (2, 3) if d == axes[0] else (3,)) if d in axes else slice(None)
+        for d, n in enumerate(shape)
+    )
+    names = tuple(adjit.tensor(k) if isinstance(k, np.ndarray) else k for k in key)
+    x = adjit.tensor(data, requires_grad=True)
+    given = x.mT.contiguous().mT if turned else x
+    picked = given[names]
+    weights = rng.standard_normal(picked.shape)
+    np.testing.assert_array_equal(picked.detach().numpy(), data[key])
+    (picked * adjit.tensor(weights)).sum().backward()
+    expected = np.zeros(shape)
+    np.add.at(expected, key, weights)
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-13, atol=1e-13)
+    written, wanted = given.detach().clone(), data.copy()
+    written[names], wanted[key] = 2.5, 2.5
+    np.testing.assert_array_equal(written.numpy(), wanted)
+    if data.size:
+        with pytest.raises(
+            IndexError, match=f"index {shape[axes[0]]} is out of bounds for dimension 0"
+        ):
+            given[
+                tuple(
+                    adjit.tensor([shape[axes[0]]]) if d == axes[0] else k
+                    for d, k in enumerate(names)
+                )
+            ].tolist()

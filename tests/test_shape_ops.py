@@ -323,6 +323,7 @@ def test_names_of_backward_functions():
         lambda T, x: T.linalg.cross(x, x[0]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Using torch.cross without")
 def test_errors(call):
     agree_in_error(call, numbers(2, 3))
 

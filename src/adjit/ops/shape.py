@@ -208,6 +208,8 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
 @operation("RepeatBackward0")
 def repeated(x: Tensor, repeats: Shape, shape: Shape) -> Tensor:
     """`x`, of this shape once axes are put in front, repeated: axis by axis, so that runs become longer."""
+    if 0 in repeats:
+        return x.new_empty([n * times for n, times in zip(shape, repeats, strict=True)])
     sizes, out = [*shape], x.reshape(shape)
     for axis in reversed([d for d, times in enumerate(repeats) if times != 1]):
         wide = out.unsqueeze(axis).expand(*sizes[:axis], repeats[axis], *sizes[axis:])
@@ -423,10 +425,20 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty(0)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    rows = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
+    rows = choices(input.shape[0], r, with_replacement)
     chosen = input.index_select(0, creation.tensor(rows.reshape(-1), device=input.device))
     return as_own(chosen.view(rows.shape))
+
+
+def choices(n: int, r: int, with_replacement: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """All choices of `r` of the first `n` whole numbers, in order."""
+    if r == 1:
+        return np.arange(n).reshape(-1, 1)
+    if r == 2:
+        return np.stack(np.triu_indices(n, 0 if with_replacement else 1), 1)
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    numbers = itertools.chain.from_iterable(choose(range(n), r))
+    return np.fromiter(numbers, np.int64).reshape(-1, r)
 
 
 @export

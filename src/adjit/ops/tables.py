@@ -15,8 +15,10 @@ from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe, Step
 from ..shapes import Shape, broadcast_shapes, coalesce, numel
 from ..tensor import Tensor
+from . import creation
 from .joining import stack
 
+MOVED_FOR_A_ROW = 8  # elements that are moved in the time in which one more row is indexed
 CHAINED = 64  # elements of a row from which it pays to sort rows before they are added up
 
 
@@ -41,7 +43,7 @@ def at_least_1d(x: Tensor) -> Tensor:
     return x if x.ndim else x.reshape(1)
 
 
-def merged(shape: Shape, strides: Shape) -> tuple[int, int] | None:
+def merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
     """Neighbouring axes as one: its size and stride, or None if there is no such stride."""
     if 0 in shape:
         return 0, 1
@@ -51,10 +53,21 @@ def merged(shape: Shape, strides: Shape) -> tuple[int, int] | None:
     return (sizes[0], steps[0]) if sizes else (1, 1)
 
 
+def axes_between(x: Tensor, kept: Sequence[int]) -> list[int]:
+    """Those of the axes that are kept which do not make one axis with the last of them."""
+    shape, strides = x.shape, x._spec.strides
+    for k in range(len(kept)):
+        rest = kept[k:]
+        if merged([shape[d] for d in rest], [strides[d] for d in rest]) is not None:
+            return [*kept[:k]]
+    return []
+
+
 class IndexedTable:
     """A tensor seen as [outer, indexed axes, inner].
 
-    Where the indexed axes are not neighbours, `x` has them in front, and `back` undoes that.
+    Where the indexed axes are not neighbours, `x` has them in front, and `back` undoes that; but where that
+    would move many more elements than there are rows, axes between them are indexed by all of their numbers.
     """
 
     __slots__ = ("axes", "back", "count", "first", "indices", "inner", "outer", "shape", "x")
@@ -72,7 +85,13 @@ class IndexedTable:
         first = axes[0]
         self.back: list[int] | None = None
         if numbers != list(range(first, first + len(axes))):
-            order = numbers + [d for d in range(x.ndim) if d not in numbers]
+            kept = [d for d in range(x.ndim) if d not in numbers]
+            between = axes_between(x, kept)
+            rows = numel(broadcast_indices(indices)) * numel([x.shape[d] for d in between])
+            if between and MOVED_FOR_A_ROW * rows <= x.numel():
+                self._index_all(x, [*numbers, *between], kept[len(between) :], indices, wrap, names)
+                return
+            order = numbers + kept
             self.back = [order.index(d) for d in range(x.ndim)]
             x, first = x.permute(order), 0
         self.first = first
@@ -92,13 +111,38 @@ class IndexedTable:
         self.count = numel(places)
         self.indices = stacked(indices, places)
         self.shape = (*shape[:first], *places, *shape[after:])
-        self.axes: list[int] = [len(numbers)]
-        for number, size, step in zip(
-            names or numbers, shape[first:after], strides[first:after], strict=True
-        ):
+        self.axes = self._words(names or numbers, shape[first:after], strides[first:after], wrap)
+
+    def _index_all(
+        self, x: Tensor, axes: Sequence[int], kept: Sequence[int], indices: Sequence[Tensor], wrap: bool,
+        names: Sequence[int] | None,
+    ) -> None:  # fmt: skip
+        """`axes` are first the indexed ones, then some that are indexed by all of their numbers."""
+        shape, strides = tuple(x.shape), tuple(x._spec.strides)
+        whole, common = axes[len(indices) :], broadcast_indices(indices)
+        places = (*common, *[shape[d] for d in whole])
+        given = [i.reshape(*i.shape, *[1] * len(whole)) for i in indices]
+        for k, d in enumerate(whole):
+            after = [1] * (len(whole) - k - 1)
+            given.append(creation.arange(shape[d], device=x.device).reshape(-1, *after))
+        inner = merged([shape[d] for d in kept], [strides[d] for d in kept])
+        assert inner is not None
+        self.x, self.first, self.outer, self.inner = x, 0, (1, 1), inner
+        self.count, self.indices = numel(places), stacked(given, places)
+        self.shape = (*places, *[shape[d] for d in kept])
+        called = [*(names or axes[: len(indices)]), *whole]
+        self.axes = self._words(called, [shape[d] for d in axes], [strides[d] for d in axes], wrap)
+
+    def _words(
+        self, names: Sequence[int], sizes: Sequence[int], steps: Sequence[int], wrap: bool
+    ) -> list[int]:
+        """What kernels are told of the indexed axes."""
+        words = [len(names)]
+        for name, size, step in zip(names, sizes, steps, strict=True):
             if size == 0 and self.count:
                 raise IndexError("index is out of bounds for dimension with size 0")
-            self.axes += [number, size, step, -size if wrap else 0]
+            words += [name, size, step, -size if wrap else 0]
+        return words
 
     def groups(self, values: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
         """Values that broadcast to the table's rows, and their strides over (outer, row, inner)."""
