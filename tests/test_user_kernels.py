@@ -978,7 +978,7 @@ def both_ways(x):
     return y[0]
 
 
-TABLE = np.ones(3)
+TABLE = np.ones(300)
 
 
 def reads_global(x):
@@ -2279,3 +2279,93 @@ def test_gradients_are_not_lost_in_arrays():
         adjit.func.jvp(
             lambda x: adjit.kernel(squares_in)(x, np.zeros(2)), (x.detach(),), (adjit.ones_like(x),)
         )
+
+
+# ----- global arrays -----
+
+FILTER = np.array([0.25, 0.5, 0.3])
+TAPS = FILTER.astype(np.float32)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)
+TABLES = (np.array([[1, 2], [3, 4]]), 2.0)
+
+
+def blurred(x, gain):
+    y = np.zeros_like(x)
+    for i in range(1, len(x) - 1):
+        for k in range(3):
+            y[i] += FILTER[k] * x[i + k - 1] * gain
+    return np.sum(y * y) + np.dot(x[:3], FILTER)
+
+
+def integrated(a, b):
+    s = 0.0
+    for k in range(len(NODES)):
+        s += WEIGHTS[k] * np.exp(-((0.5 * (b - a) * NODES[k] + 0.5 * (a + b)) ** 2))
+    return 0.5 * (b - a) * s
+
+
+def from_tables(x):
+    s = 0.0
+    for i in range(len(x)):
+        s += x[i] ** TABLES[0][i % 2, 1] * TABLES[1] + np.rint(x[i] * 3) * x[i]
+    return s
+
+
+def test_global_arrays_are_constants():
+    assert_gradients(blurred, X, 0.7)
+    assert_gradients(integrated, 0.1, 1.3)
+    assert_gradients(from_tables, Y)
+
+
+def test_a_global_array_of_float32_keeps_its_dtype():
+    def scaled(x):
+        return x[:3] * TAPS
+
+    assert adjit.kernel(scaled)(X.astype(np.float32)).dtype == np.float32
+
+
+@pytest.fixture
+def written():
+    """Global arrays, which are afterwards what they were."""
+    before = FILTER.copy(), TABLES[0].copy()
+    yield FILTER, TABLES[0]
+    FILTER[:], TABLES[0][:] = before
+
+
+def test_global_arrays_that_are_written_between_calls(written):
+    """Numba goes on with the elements that they had when it compiled."""
+    x = adjit.tensor(X, requires_grad=True)
+    kernel = adjit.kernel(blurred)
+    captured = adjit.compile(lambda x: kernel(x, 0.7) * 2)
+    first, twice = kernel(x, 0.7).item(), captured(x).item()
+    assert twice == 2 * first
+    written[0][1] = 4.0
+    expected = blurred(X, 0.7)
+    assert expected != pytest.approx(first)
+    assert kernel(x, 0.7).item() == pytest.approx(expected, rel=1e-12)
+    assert captured(x).item() == pytest.approx(2 * expected, rel=1e-12)
+    assert adjit.kernel(from_tables)(Y) == pytest.approx(from_tables(Y), rel=1e-12)
+    written[1][0, 1] = 3
+    np.testing.assert_allclose(adjit.kernel(from_tables)(Y), from_tables(Y), rtol=1e-12)
+
+
+def test_global_arrays_are_not_written():
+    def writes(x):
+        y = FILTER
+        y[0] = x[0]
+        return x * 1.0
+
+    def returns(x):
+        return FILTER
+
+    with pytest.raises(NotDifferentiable, match="a write into a global array cannot"):
+        adjit.kernel(writes)(X)
+    found = adjit.kernel(returns)(X)
+    found[0] = 9.0
+    assert FILTER[0] == 0.25
+    with pytest.raises(NotDifferentiable, match="a global array cannot"):
+        adjit.elementwise(of_a_table)(adjit.ones(2))
+
+
+def of_a_table(x):
+    return x * FILTER[0]

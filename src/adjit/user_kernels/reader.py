@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, NoReturn
 
+import numpy as np
+
 from .. import config
 from .advice import OF_NODES
 from .choices import BranchSide, chosen
@@ -16,7 +18,7 @@ from .for_each import rounds
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
 from .numpy_functions import NumpyFunctions
 from .sizes import use_demands
-from .source import Function, SourceText, python_function
+from .source import Function, SourceText, is_constant_array, python_function
 from .structure import (
     Atom,
     Branch,
@@ -25,6 +27,8 @@ from .structure import (
     Make,
     Procedure,
     Repeat,
+    Statement,
+    StoreElement,
     Suite,
     eliminate,
     link,
@@ -86,6 +90,8 @@ class FunctionReader(NumpyFunctions):
     def __init__(self) -> None:
         super().__init__()
         self.returned: set[str] = set()  # arrays
+        self.constants: dict[int, ArrayView] = {}  # global arrays, made before all else
+        self.made_first: list[Statement] = []
         self.runs_parallel = False
 
     def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
@@ -111,6 +117,7 @@ class FunctionReader(NumpyFunctions):
         self._body(source)
         result = self.environment.get(RESULT, UNDEFINED)
         returns = self._returned(result, source.tree)
+        top.items[:0] = self.made_first
         for name in names:  # who calls reads arrays
             self._check_fresh(name, source.tree)
         f = Procedure(
@@ -177,6 +184,27 @@ class FunctionReader(NumpyFunctions):
             self.returned.add(value.name)
             return [value.name]
         return [self.atom(value, node)]
+
+    def constant_array(self, value: np.ndarray[Any, Any], node: ast.AST) -> Value:
+        if not is_constant_array(value):
+            self.reject(
+                node,
+                f"a global array of {value.size} elements of {value.dtype}",
+                "pass it as an argument",
+            )
+        if id(value) not in self.constants:
+            name, dtype = self.fresh("constants"), value.dtype.str[1:]
+            made: list[Statement] = [Make(name, [*value.shape], None, dtype)]
+            for index, element in np.ndenumerate(value):
+                made.append(StoreElement(name, [*index], element.item(), self.fresh("old")))
+            for item in made:
+                item.note = self.note(node)
+            self.made_first += made
+            self.arrays[name] = (value.ndim, dtype)
+            self.written.add(name)
+            self.written_sizes |= {(name, k): n for k, n in enumerate(value.shape)}
+            self.constants[id(value)] = ArrayView.whole(name, value.ndim, dtype)
+        return self.constants[id(value)]
 
     def run(
         self, function: Function, args: list[Value], node: ast.AST, *, is_library: bool
@@ -472,6 +500,8 @@ class FunctionReader(NumpyFunctions):
                 node, "a write into an array that has another name since a branch chose it",
                 "copy it where it is chosen: y = x.copy() if test else z.copy()",
             )  # fmt: skip
+        if self._root(array) in {self._root(c.name) for c in self.constants.values()}:
+            self.reject(node, "a write into a global array", "copy it before: y = x.copy()")
         if adds:
             self._check_fresh(array, node)
         super().store(array, index, value, node, adds)

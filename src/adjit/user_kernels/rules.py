@@ -64,8 +64,8 @@ PICKS = {
 }
 
 # Constant between jumps: no derivative.
-FLAT = {"np.floor", "np.ceil", "np.trunc", "math.floor", "math.ceil", "math.trunc", "np.sign", "round", "//",
-        "int64", "int32"}  # fmt: skip
+FLAT = {"np.rint", "np.floor", "np.ceil", "np.trunc", "math.floor", "math.ceil", "math.trunc", "np.sign", "//",
+        "round", "int64", "int32"}  # fmt: skip
 
 # Derivatives that are finite wherever the function is: there 0 times the derivative is 0 of itself.
 _NO_POLES = {"+", "-", "neg", "*", "float64", "float32", "abs", "math.fabs", "np.copysign", "np.exp", "np.sin",

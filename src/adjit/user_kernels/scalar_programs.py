@@ -279,6 +279,9 @@ class ScalarReader(FunctionReader):
     ) -> NoReturn:
         self.reject(node, "an array", "use numbers, or adjit.kernel for a function of arrays")
 
+    def constant_array(self, value: Any, node: ast.AST) -> NoReturn:
+        self.reject(node, "a global array", "use numbers, or a tuple of them")
+
     def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
         if function == "float32":
             self.reject(e, "np.float32", "it computes in the dtype of its operands: write float(x)")

@@ -162,6 +162,16 @@ class Values(list[Any]):
     __hash__ = None
 
 
+MOST_CONSTANTS = 256  # elements of a global array, whose values are written into the text
+
+
+def is_constant_array(value: Any) -> bool:
+    """Whether a global array can be a constant, as in Numba."""
+    if not isinstance(value, np.ndarray) or value.size > MOST_CONSTANTS:
+        return False
+    return value.dtype.str[1:] in ("f8", "f4", "i8", "b1")
+
+
 class Meaning:
     """What a function's meaning depends on: texts, and the values of names, which may come to mean others.
 
@@ -174,6 +184,7 @@ class Meaning:
         self._cells: dict[int, tuple[types.CellType, Any]] = {}
         self._names: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self._attributes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self._arrays: dict[int, tuple[np.ndarray[Any, Any], bytes]] = {}  # which may be written
         self._collect(python_function(function), set())
 
     @property
@@ -188,6 +199,8 @@ class Meaning:
         for owner, name, value in self._attributes.values():
             if getattr(owner, name, MISSING) is not value:
                 return False
+        if any([array.tobytes() != content for array, content in self._arrays.values()]):  # noqa: C419
+            return False
         return all([_content(cell) is value for cell, value in self._cells.values()])  # noqa: C419
 
     def now(self) -> Values:
@@ -195,6 +208,8 @@ class Meaning:
         found = Values([_content(cell) for cell, _ in self._cells.values()])
         found += [space.get(name, MISSING) for space, name, _ in self._names.values()]
         found += [getattr(owner, name, MISSING) for owner, name, _ in self._attributes.values()]
+        for array, content in self._arrays.values():
+            found.append(content if array.tobytes() == content else MISSING)
         return found
 
     def _collect(self, function: Function, seen: set[int]) -> None:
@@ -232,13 +247,19 @@ class Meaning:
             self._attributes[id(value), RULE] = value, RULE, rule
         has_rule = rule is not MISSING and rule is not None
         value = python_function(value)
-        if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
+        if isinstance(value, tuple) and any(isinstance(v, (tuple, np.ndarray)) for v in value):
+            for k, item in enumerate(value):
+                self._describe(f"{name}[{k}]", item, seen)
+        elif isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
             self.parts.append(f"{name}={value!r}:{type(value).__name__}")
         elif isinstance(value, types.FunctionType):
             module = value.__module__ or ""
             self.parts.append(f"{name}={module}.{value.__qualname__}{' by its rule' * has_rule}")
             if not _is_known(value):
                 self._collect(value, seen)
+        elif is_constant_array(value):
+            self._arrays[id(value)] = value, value.tobytes()
+            self.parts.append(f"{name}={value.dtype}{value.shape}{value.tolist()!r}")
         elif value is not MISSING:
             self.parts.append(f"{name}={getattr(value, '__name__', type(value).__name__)}")
 

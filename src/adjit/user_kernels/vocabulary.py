@@ -29,7 +29,7 @@ OF_TRUTHS = {"&", "|", "^", "invert"}  # of two truth values another one, of who
 TESTS = {*COMPARE.values(), "not", "and", "or", "np.isnan", "np.isinf", "np.isfinite"}
 
 _BOTH = "exp log sin cos tan sqrt tanh sinh cosh expm1 log1p log2 log10 hypot copysign isnan isinf isfinite"
-_ONLY_NUMPY = "maximum minimum sign arcsin arccos arctan arctan2 arcsinh arccosh arctanh"
+_ONLY_NUMPY = "maximum minimum sign rint arcsin arccos arctan arctan2 arcsinh arccosh arctanh"
 _ROUNDING = "floor ceil trunc"  # whole numbers from `math`, floats from NumPy
 _ONLY_MATH = "erf erfc gamma lgamma fabs pow"
 _ARCS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
