@@ -32,6 +32,7 @@ from ..language.lanes import add_run, copy_run, stack
 NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_WIDE, CUBIC_WIDE, AREA = range(7)
 REFLECT, REPLICATE, CIRCULAR = range(7, 10)
 
+SIDE_BY_SIDE = 16  # sums
 STRIP = 256  # elements of a line that are summed at a time
 TABLE = 3  # where the words of the table begin
 
@@ -74,6 +75,38 @@ def floor_of(x, A):
     return whole - 1 if A(whole) > x else whole
 
 
+@kernel
+def pad_planes(args, start, stop):
+    """Rows and columns of planes, padded at once; a unit is a row of the result.
+
+    Words: x, out, then of the rows and of the columns: kind, length, places, before.
+    """
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    rows, columns = shifted(p, 2), shifted(p, 6)
+    kind, length, places, before = columns[0], columns[1], columns[2], columns[3]
+    first, last = max(before, 0), max(min(before + length, places), 0)
+    plane, place = start // rows[2] * rows[1], start % rows[2]
+    for unit in range(start, stop):  # a division takes as long as a short line
+        row = mirrored(rows[0], place, rows[3], rows[1], rows[2])
+        source = shifted(x, (plane + row) * length)
+        target = shifted(out, unit * places)
+        place += 1
+        if place == rows[2]:
+            plane, place = plane + rows[1], 0
+        for o in range(first):
+            target[o] = source[mirrored(kind, o, before, length, places)]
+        copy_run(shifted(target, first), shifted(source, first - before), max(last - first, 0))
+        for o in range(max(first, last), places):
+            target[o] = source[mirrored(kind, o, before, length, places)]
+
+
+@helper
+def area_of(o, length, places):
+    """The input places that an output place covers, be it in part."""
+    return o * length // places, -((-(o + 1) * length) // places)
+
+
 # Tables: a kernel for each family, since one for all would take 2.4 s to compile.
 
 
@@ -112,7 +145,7 @@ def table_of_areas(args, start, stop):
     length, places, taps = q[1], q[2], q[3]
     weights = at(p[2] + 8 * taps * places, A)
     for o in range(places):
-        first, last = o * length // places, -((-(o + 1) * length) // places)
+        first, last = area_of(o, length, places)
         for t in range(taps):
             inside = first + t < last
             indices[t * places + o] = first + t if inside else first
@@ -207,17 +240,47 @@ def copy_axis(args, start, stop):
                 first_line, o = first_line + length, 0
 
 
+@helper
+def are_few(kind, places, taps):
+    """Whether places cover so much that each is summed by itself, in place of all at once, tap by tap."""
+    return kind == AREA and 2 * taps > places
+
+
+@helper
+def sum_of_run(line, first, last, T):
+    """The sum of line[first:last], sixteen sums side by side: one alone would wait for each addition."""
+    total, whole = T(0), first
+    if last - first >= SIDE_BY_SIDE:
+        whole += (last - first) // SIDE_BY_SIDE * SIDE_BY_SIDE
+        sums = stack(T, SIDE_BY_SIDE)
+        for j in range(SIDE_BY_SIDE):
+            sums[j] = line[first + j]
+        for i in range(first + SIDE_BY_SIDE, whole, SIDE_BY_SIDE):
+            for j in range(SIDE_BY_SIDE):
+                sums[j] += line[i + j]
+        for j in range(SIDE_BY_SIDE):
+            total += sums[j]
+    for i in range(whole, last):
+        total += line[i]
+    return total
+
+
 @kernel
 def mix_axis(args, start, stop):
     """Lines of weighted taps; units as in copy_axis."""
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
-    length, places, taps, inner = p[4], p[5], p[6], p[9]
+    kind, length, places, taps, inner = p[3], p[4], p[5], p[6], p[9]
     indices, weights = at(p[2], I), at(p[2] + 8 * taps * places, T)
     total = stack(T, STRIP)
     for unit in range(start, stop):
         source = shifted(x, (unit if inner == 1 else unit // places) * length * inner)
         target = shifted(out, unit * (places if inner == 1 else inner))
+        if inner == 1 and are_few(kind, places, taps):
+            for place in range(places):
+                first, last = area_of(place, length, places)
+                target[place] = sum_of_run(source, first, last, T) * weights[place]
+            continue
         o = unit % places
         size = places if inner == 1 else inner
         if inner > 1 and taps == 2:
@@ -251,6 +314,13 @@ def mix_axis(args, start, stop):
                 target[left + j] = total[j]
 
 
+@helper
+def add_constant(target, begin, end, value):
+    """target[begin:end] += value."""
+    for i in range(begin, end):
+        target[i] += value
+
+
 @kernel
 def spread_axis(args, start, stop):
     """The transpose of mix_axis: x is the gradient of the places, out that of the input.
@@ -272,6 +342,11 @@ def spread_axis(args, start, stop):
                 target[i] = T(0)
             for o in range(first, last):
                 target[o - before] = source[o]
+            if are_few(kind, places, taps):
+                for o in range(places):
+                    begin, end = area_of(o, length, places)
+                    add_constant(target, begin, end, weights[o] * source[o])
+                continue
             for t in range(taps):
                 w, k = shifted(weights, t * places), shifted(indices, t * places)
                 for o in range(first):

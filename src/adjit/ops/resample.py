@@ -96,6 +96,17 @@ def map_axis(x: Tensor, axis: int, to: AxisMap, back: bool) -> Tensor:
     return out
 
 
+def pad_planes(x: Tensor, rows: AxisMap, columns: AxisMap) -> Tensor:
+    """Pad the last two axes of a tensor in C order at once."""
+    shape = (*x.shape[:-2], rows.places, columns.places)
+    words = [n for to in (rows, columns) for n in (to.kind, to.length, to.places, to.before)]
+    out: Tensor = launch(
+        kernels.pad_planes, (x,), [(shape, x.dtype)], bind={"T": carrier(x.dtype)}, words=tuple(words),
+        n=numel(shape[:-1]), grain=max(1, GRAIN // max(columns.places, 1)),
+    )  # fmt: skip
+    return out
+
+
 def growth(to: AxisMap) -> tuple[float, int]:
     """Sorts axes by how much they grow."""
     factor = to.places / to.length
@@ -111,6 +122,12 @@ def mapped(x: Tensor, maps: Maps, back: bool, told_by: float) -> Tensor:
     where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
     y = layouts.in_memory(x, at_end)
     order = sorted(maps.axes, key=growth)
+    by_place = {where.index(to.axis): to for to in order if to.kind >= kernels.REFLECT and not back}
+    inner = [by_place.get(y.ndim - 2), by_place.get(y.ndim - 1)]
+    match inner:
+        case AxisMap() as rows, AxisMap() as columns:
+            y = pad_planes(y, rows, columns)
+            order = [to for to in order if to not in inner]
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
     return layouts.as_images(y, at_end, x, told_by=told_by)
