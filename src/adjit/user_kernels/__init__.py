@@ -1,7 +1,7 @@
 """Gradients of users' own Numba functions, by source transformation.
 
 `reader` makes the structured form (`structure`) of a function's text, with `jumps`, `expressions`,
-`emitter`, `values`, `vocabulary`, `for_each`, `numpy_functions`, `library` and `advice`; `typing_pass` asks
+`array_dtypes`, `emitter`, `values`, `vocabulary`, `for_each`, `numpy_functions`, `library` and `advice`; `typing_pass` asks
 Numba for its types. `reverse` writes the way back (`activity`, `undo`, `subscripts`, `sizes`,
 `tape_layout`, `rules`; `checkpoints`, `single_rounds` with `written_first`, and `parallel` for loops that
 run again), `forward_mode` the tangents, `writing` source. `generated` keeps the files, whose code calls

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import library
 from .advice import OF_FUNCTIONS, OF_NODES
-from .emitter import Emitter
+from .array_dtypes import ArrayDtypes
 from .source import MISSING, RULE, Function, meaning_of, python_function
 from .structure import Apply, Atom, Branch, Make, Repeat, Statement, Suite, walk
 from .twins import Twins
@@ -29,18 +29,12 @@ from .values import (
     Unreadable,
     Value,
     fields_of_both,
-    is_array,
 )
 from .vocabulary import (
     BINARY,
-    CASTS,
     COMPARE,
-    FLOAT_CASTS,
     FUNCTIONS,
     HARMLESS,
-    OF_TRUTHS,
-    OF_WHOLES,
-    TESTS,
     promoted,
 )
 
@@ -50,7 +44,6 @@ _REDUCTION_NAMES = {getattr(np, name): name for name in REDUCTIONS} | {
     np.amin: "min",
 }
 _OF_ANY_DTYPE = {"max", "min", "argmax", "argmin"}
-_TO_FLOAT64 = "convert it before: x.astype(np.float64)"
 _LOOP = "write the loop over the elements"
 
 
@@ -59,7 +52,7 @@ def may_have_rows(loop: Repeat) -> bool:
     return type(loop.start) is int and loop.start >= 0 and loop.step > 0
 
 
-class Expressions(Emitter):
+class Expressions(ArrayDtypes):
     """Reads expressions into atoms, views and array expressions."""
 
     def __init__(self) -> None:
@@ -330,7 +323,7 @@ class Expressions(Emitter):
         reads = tuple(
             r for a in arrays for r in (a.reads if isinstance(a, ArrayExpression) else (a,))
         )
-        dtype = self._dtype_of_result(function, operands, node)
+        dtype = self.dtype_of_result(function, operands, node)
 
         def element(index: list[Atom]) -> Atom:
             found: list[Atom] = []
@@ -346,58 +339,10 @@ class Expressions(Emitter):
                 else:
                     found.append(a)
             return self.op(
-                function, self._as_ufuncs_do(function, operands, found, dtype, node), node
+                function, self.as_ufuncs_do(function, operands, found, dtype, node), node
             )
 
         return ArrayExpression(tuple(shape), dtype, element, reads, self.writes)
-
-    def _dtype_of_result(
-        self, function: str, operands: list[ArrayLike | Atom], node: ast.AST
-    ) -> str:
-        """The dtype that Numba gives an array, which is that of NumPy's ufunc for its operands' dtypes."""
-        if function in TESTS or (function in OF_TRUTHS and all(self.is_truth(a) for a in operands)):
-            return "b1"
-        if function in FLOAT_CASTS:
-            return np.dtype(function).str[1:]
-        if function in CASTS:
-            self.reject(node, "a whole array as whole numbers", _LOOP)
-        if function == "select":
-            return promoted(map(self.dtype_of, operands[1:]))
-        if any(is_array(a) and self.dtype_of(a) == "f8" for a in operands):
-            return "f8"
-        dtypes = set(map(self.dtype_of, operands))
-        if dtypes == {"b1"}:
-            self.reject(node, "arithmetic on arrays of truth values", _TO_FLOAT64)
-        for dtype in ("f8", "f4"):
-            if dtype in dtypes:
-                return dtype
-        if dtypes - {"i8", "b1"}:
-            self.reject(node, "arithmetic on arrays of whole numbers that are not int64", _LOOP)
-        return "i8" if function in OF_WHOLES else "f8"
-
-    def _as_ufuncs_do(
-        self, function: str, operands: list[ArrayLike | Atom], elements: list[Atom], dtype: str, node: ast.AST
-    ) -> list[Atom]:  # fmt: skip
-        """Elements as a ufunc takes them: in float32 whole numbers too, which beside numbers make float64."""
-        if dtype != "f4" or function in ("select", "float32"):
-            return elements
-        return [
-            e if self.dtype_of(a) == "f4" or (k == 1 and function == "**" and type(e) is int)
-            else self.op("float32", [e], node)
-            for k, (a, e) in enumerate(zip(operands, elements, strict=True))
-        ]  # fmt: skip
-
-    def dtype_of(self, a: ArrayLike | Atom) -> str:
-        return a.dtype if isinstance(a, (ArrayView, ArrayExpression)) else self.dtype_of_number(a)
-
-    def in_dtype_of(self, operand: ArrayLike | Atom, value: Value, node: ast.AST) -> Value:
-        """A value in float32 beside an operand of float32."""
-        return self.apply("float32", [value], node) if self.dtype_of(operand) == "f4" else value
-
-    def is_truth(self, a: Value) -> bool:
-        if isinstance(a, (ArrayView, ArrayExpression)):
-            return a.dtype == "b1"
-        return isinstance(a, (bool, str)) and self.is_test(a)
 
     def common_shape(self, arrays: list[ArrayLike], node: ast.AST) -> list[Atom]:
         """The shape that arrays are broadcast to; sizes that are not known to agree are checked at run time."""
@@ -780,16 +725,6 @@ class Expressions(Emitter):
         return self.run(
             found, [self.settled(a, node), self.settled(b, node)], node, is_library=True
         )
-
-    def demand_floats(self, arrays: list[ArrayLike], node: ast.AST) -> None:
-        """Refuse arrays that are not of one dtype of floats."""
-        dtypes = {a.dtype for a in arrays}
-        if len(dtypes) > 1:
-            self.reject(node, "a function of arrays of different dtypes", _TO_FLOAT64)
-        if dtypes - {"f8", "f4"}:
-            self.reject(
-                node, "this function of arrays that are not float64 or float32", _TO_FLOAT64
-            )
 
     # ----- attributes and calls -----
 
