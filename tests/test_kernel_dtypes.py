@@ -17,6 +17,7 @@ from adjit.user_kernels.refusal import NotDifferentiable
 x32 = np.array([0.3, 0.15, 0.9, 0.55, 0.42, 0.71], np.float32)
 ARGUMENTS: dict[str, Any] = {
     "x": x32, "X": x32.reshape(2, 3) * np.float32(0.5), "d": np.linspace(0.2, 0.8, 6), "k": np.arange(1, 7),
+    "W": np.outer(x32, x32) + 2 * np.eye(6, dtype=np.float32),
     "b": x32 > 0.5, "s": np.float32(0.3), "f": 0.7, "n": 3,
 }  # fmt: skip
 EXPRESSIONS = """
@@ -42,6 +43,14 @@ np.interp(s,x,d)  np.interp(f,k,x)
 np.array([x[0],x[1]])  np.array([x[0],d[1]])  np.array([x[0],1.0])  np.array([x[0],1])
 np.array([n,1])  np.array([[s],[s]])
 np.full(n,x[0])  np.full(n,f)  np.full(n,s)  np.full_like(x,1)  np.zeros_like(x)+1  np.ones(6)*x  np.eye(n)*s
+x*0.5+W@x  x*2+np.cumsum(x)  x*2+copied(x*3)  x*2+np.arange(6)+np.full(6,x[0])  x*C
+x*TUPLE[0]  float(s)*x  float(x[0])*x
+np.arange(s,s+5)  np.arange(f,f+5)*2  np.arange(n)*x[0]  np.arange(n,dtype=np.float32)*2
+np.eye(n,dtype=np.float32)*s
+(x>0.5).astype(np.float32)*x  np.mean(x>0.5)*x  (x>0.5).mean()  k.mean()*x  k.std()*x  np.outer(k,x)
+np.outer(x,d)
+np.concatenate((x,d))  (x*9).astype(np.int64)*x  np.std(X)  X.var()  X.ravel()*2  X.reshape(-1)*s  np.nansum(x)
+np.average(x)  np.ptp(d)
 np.linspace(s,x[2],n)  np.arange(s,x[2],s)  x[:3]*X  np.expand_dims(x,0)*2  x[k-1]*2
 """
 STATEMENTS = {
@@ -60,6 +69,13 @@ STATEMENTS = {
     "while": "c = s\n while c < 5:\n  c = c * n\n return x * c",
     "each row": "y = np.zeros(2, np.float32)\n for i in range(2):\n  y[i] = np.sum(X[i] * x[:3])\n return y",
     "counter": "y = x * 0\n for i in range(n):\n  y = y + x * i\n return y",
+    "elimination": (
+        "A = W.copy()\n for i in range(3):\n  for j in range(i + 1, 3):\n"
+        "   A[j, i:] -= A[j, i] / A[i, i] * A[i, i:]\n return A"
+    ),
+    "rows of a round before": "A = W.copy()\n for i in range(1, 3):\n  A[i] += A[i - 1] * A[i - 1]\n return A",
+    "read and written by indices": "y = x.copy()\n y[:] = y[6 - k] * 2.0\n y += y[6 - k]\n return y",
+    "beside a write": "a = x * 2\n b = x * s\n b[0] = f\n return a + b",
     "of another function": "return twice(x) + twice(s)",
 }  # fmt: skip
 
@@ -72,6 +88,13 @@ from numba import njit
 def twice(a):
     return a + a
 
+@njit
+def copied(a):
+    b = np.zeros_like(a)
+    b[:] = a
+    return b
+
+C, TUPLE = np.float32(0.5), (np.float32(0.5), 2)
 """
 
 
@@ -172,7 +195,7 @@ def test_transforms_are_those_of_float64(text: str, kernels: ModuleType) -> None
 
 
 def cast(k: Any) -> Any:
-    return np.int64(k) * 2
+    return np.int32(k) * 2
 
 
 def of_bytes(k: Any) -> Any:
@@ -187,8 +210,8 @@ def mixed(x: Any, d: Any) -> Any:
     return np.dot(x, d)
 
 
-def whole_mean(x: Any, k: Any) -> Any:
-    return np.mean(k) * x
+def whole_sums(x: Any, k: Any) -> Any:
+    return np.cumsum(k) * x
 
 
 @pytest.mark.parametrize(
@@ -198,7 +221,7 @@ def whole_mean(x: Any, k: Any) -> Any:
         (of_bytes, [np.arange(3, dtype=np.int8)], "whole numbers that are not int64 cannot"),
         (of_truths, [np.ones(3, bool)], "arithmetic on arrays of truth values cannot"),
         (mixed, [x32, ARGUMENTS["d"]], "a function of arrays of different dtypes cannot"),
-        (whole_mean, [x32, np.arange(3)], "arrays that are not float64 or float32 cannot"),
+        (whole_sums, [x32, np.arange(3)], "arrays that are not float64 or float32 cannot"),
     ],
 )
 def test_what_is_refused_says_so(function: Any, given: list[Any], said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,7 +29,7 @@ class ArrayDtypes(Emitter):
         """The dtype that Numba gives an array, which is that of NumPy's ufunc for its operands' dtypes."""
         if function in TESTS or (function in OF_TRUTHS and all(self.is_truth(a) for a in operands)):
             return "b1"
-        if function in FLOAT_CASTS:
+        if function in FLOAT_CASTS or function == "int64":
             return np.dtype(function).str[1:]
         if function in CASTS:
             self.reject(node, "a whole array as whole numbers", _LOOP)
@@ -69,6 +70,15 @@ class ArrayDtypes(Emitter):
         if isinstance(a, (ArrayView, ArrayExpression)):
             return a.dtype == "b1"
         return isinstance(a, (bool, str)) and self.is_test(a)
+
+    def promoted_floats(self, arrays: Sequence[ArrayLike], node: ast.AST) -> list[ArrayLike]:
+        """Arrays in the dtype of floats that NumPy promotes theirs to."""
+        dtype = promoted(a.dtype for a in arrays)
+        dtype = dtype if dtype[0] == "f" else "f8"
+        found = [
+            a if a.dtype == dtype else self.apply(np.dtype(dtype).name, [a], node) for a in arrays
+        ]
+        return [a for a in found if is_array(a)]
 
     def demand_floats(self, arrays: list[ArrayLike], node: ast.AST) -> None:
         """Refuse arrays that are not of one dtype of floats."""

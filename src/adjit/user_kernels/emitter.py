@@ -67,7 +67,7 @@ class Emitter:
         self.arrays: dict[str, tuple[int, str]] = {}
         self.written: set[str] = set()
         self.swapped: set[str] = set()  # arrays that change places in a loop
-        self.writes = 0  # stores read so far
+        self.stored: list[str] = []  # the arrays of the stores that were read so far
         self.tests: set[Atom] = set()  # names of truth values
         self.floats: set[Atom] = set()  # names that are known to be floats while reading
         self.dtypes: dict[
@@ -192,16 +192,21 @@ class Emitter:
     ) -> None:
         self.emit(StoreElement(array, index, value, self.fresh("old"), adds), node)
         self.written.add(array)
-        self.writes += 1
+        self.stored.append(array)
         group = "<swapped>" if array in self.swapped else array
         self._versions[group] = self._versions.get(group, 0) + 1
 
     def is_known_float(self, a: Atom) -> bool:
         return isinstance(a, float) or a in self.floats
 
-    def dtype_of_number(self, a: Atom) -> str:
+    @property
+    def writes(self) -> int:
+        """How many stores were read so far."""
+        return len(self.stored)
+
+    def dtype_of_number(self, a: Atom, unknown: str = "f8") -> str:
         """The dtype that Numba will find for a number: who reads compares it with that afterwards."""
-        dtype = self.likely_dtype(a)
+        dtype = unknown if isinstance(a, str) and a not in self.dtypes else self.likely_dtype(a)
         if isinstance(a, str):
             self.supposed.setdefault(a, dtype)
         return dtype

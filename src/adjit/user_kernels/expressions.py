@@ -55,6 +55,8 @@ def may_have_rows(loop: Repeat) -> bool:
 class Expressions(ArrayDtypes):
     """Reads expressions into atoms, views and array expressions."""
 
+    has_precisions = True  # whether a number of float32 is told from others
+
     def __init__(self) -> None:
         super().__init__()
         self.environment: dict[str, Value] = {}
@@ -147,7 +149,9 @@ class Expressions(ArrayDtypes):
         if isinstance(value, np.generic):
             if value.dtype.kind not in "biuf":
                 self.reject(node, f"a constant of dtype {value.dtype}")
-            return value.item()
+            found = value.item()
+            is_single = value.dtype == np.float32 and self.has_precisions
+            return self.op("float32", [found], node) if is_single else found
         if isinstance(value, tuple):
             return TupleValue(tuple(self.constant(v, node) for v in value))
         if isinstance(value, np.ndarray):
@@ -193,13 +197,23 @@ class Expressions(ArrayDtypes):
         """Values of operands; nothing may be written between an array expression and its use."""
         values = [self.expression(n) for n in nodes]
         for value, node in zip(values, nodes, strict=True):
-            if isinstance(value, ArrayExpression) and value.writes != self.writes:
+            if isinstance(value, ArrayExpression) and self.is_written_since(value):
                 self.reject(
                     node,
                     "arithmetic on arrays beside a call that writes into arrays",
                     "give the arithmetic a name in a statement of its own",
                 )
         return values
+
+    def is_written_since(self, value: ArrayExpression) -> bool:
+        """Whether an array that arithmetic reads may have been written since it was read."""
+        written = {self._root(name) for name in self.stored[value.writes :]}
+        if not written:
+            return False
+        names = {r.name for r in value.reads}
+        if names & self.swapped and written & {self._root(name) for name in self.swapped}:
+            return True
+        return not written.isdisjoint({self._root(n) for n in (*names, *self.twins.of([*names]))})
 
     def on_Compare(self, e: ast.Compare, base: str) -> Value:
         values = self._operands([e.left, *e.comparators])
@@ -492,7 +506,8 @@ class Expressions(ArrayDtypes):
             first = self.element(index, at[: index.ndim], e)
             return self.element(owner, [first, *at[index.ndim :]], e)
 
-        reads = (owner, *(index.reads if isinstance(index, ArrayExpression) else (index,)))
+        anywhere = ArrayView(owner.name, owner.dtype, owner.dims, ())
+        reads = (anywhere, *(index.reads if isinstance(index, ArrayExpression) else (index,)))
         return ArrayExpression(tuple(sizes), owner.dtype, element, reads, self.writes)
 
     def on_Subscript(self, e: ast.Subscript, base: str) -> Value:
@@ -860,13 +875,16 @@ class Expressions(ArrayDtypes):
                 return self.clipped(a, low, high, e)
             case "dot" | "matmul" | "vdot", [a, b]:
                 return self.product(a, b, e)
-            case "outer", [a, b] if (
-                isinstance(a, (ArrayView, ArrayExpression))
-                and isinstance(b, (ArrayView, ArrayExpression))
-                and a.ndim == b.ndim == 1
-            ):
-                self.demand_floats([a, b], e)
-                return self.run(library.outer11, [a, b], e, is_library=True)
+            case "outer", [
+                ArrayView() | ArrayExpression() as a,
+                ArrayView() | ArrayExpression() as b,
+            ] if a.ndim == b.ndim == 1:
+                dtype = self.dtype_of_result("*", [a, b], e)
+                both = [
+                    self.apply(np.dtype(dtype).name, [v], e) if v.dtype != dtype else v
+                    for v in (a, b)
+                ]
+                return self.run(library.outer11, both, e, is_library=True)
             case "linspace", _ if len(args) in (2, 3):
                 return self.run(library.linspace, [*args, 50][:3], e, is_library=True)
             case "copy", [a]:
@@ -900,7 +918,9 @@ class Expressions(ArrayDtypes):
             self.reject(e, f"`{name}` of something that is no array")
         if name == "sum" and value.dtype[0] in "bi":
             return self.run_library("count" if value.dtype == "b1" else "total", [value], e)
-        if name not in _OF_ANY_DTYPE:
+        if name == "mean":
+            (value,) = self.promoted_floats([value], e)
+        elif name not in _OF_ANY_DTYPE:
             self.demand_floats([value], e)
         return self.run_library(name, [value], e)
 

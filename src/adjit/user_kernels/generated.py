@@ -109,7 +109,7 @@ def is_floating(kind: types.Type) -> bool:
 def kind_of(function: Function, position: int, kind: types.Type) -> ArgumentKind:
     if isinstance(kind, types.Array):
         dtype = np.dtype(str(kind.dtype)) if kind.dtype is not types.boolean else np.dtype(bool)
-        if dtype.kind in "bif" and dtype != np.float16:
+        if dtype.kind in "bif" and dtype != np.float16 and kind.ndim:
             return kind.ndim, dtype.str[1:]
     elif isinstance(kind, (types.Integer, types.Float, types.Boolean)):
         if isinstance(kind, types.Float):
@@ -118,7 +118,7 @@ def kind_of(function: Function, position: int, kind: types.Type) -> ArgumentKind
     name = python_function(function).__name__
     raise NotDifferentiable(
         f"argument {position} of {name} has the type {kind}, which cannot be differentiated\n"
-        "Pass numbers, and arrays of float64, float32, whole numbers or bool."
+        "Pass numbers, and arrays with axes of float64, float32, whole numbers or bool."
     )
 
 

@@ -289,6 +289,19 @@ def var1(a):
     return s / a.shape[0]
 
 
+def var2(a):
+    m = mean2(a)
+    s = 0.0
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            s += (a[i, j] - m) * (a[i, j] - m)
+    return s / (a.shape[0] * a.shape[1])
+
+
+def std2(a):
+    return np.sqrt(var2(a))
+
+
 def std1(a):
     return np.sqrt(var1(a))
 

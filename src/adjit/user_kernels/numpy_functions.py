@@ -55,6 +55,10 @@ class NumpyFunctions(Expressions):
             array, value = (self.expression(a) for a in args)
             assert is_array(array)
             return self.in_dtype_of(array, value, e)
+        if f is builtins.float and len(args) == 1:
+            value = self.expression(args[0])
+            is_single = isinstance(value, str) and self.dtype_of_number(value) == "f4"
+            return value if is_single else self.apply("float64", [value], e, base)
         if f in _FACTORS and len(args) == 1:
             return self._in_own_dtype("*", _FACTORS[f], self.expression(args[0]), e)
         if f in _LOGICAL and len(args) == 2:
@@ -111,6 +115,19 @@ class NumpyFunctions(Expressions):
         options = {k.arg: k.value for k in e.keywords}
         if f in (np.array, np.asarray) and e.args and {*options} <= {"dtype"}:
             return self._array(f, e, options.get("dtype"), base)
+        if f in (np.arange, np.eye, np.identity) and e.args and {*options} == {"dtype"}:
+            bare = ast.copy_location(ast.Call(e.func, e.args, []), e)
+            return self._cast(self.numpy_call(f, bare, base), options["dtype"], e)
+        if f is np.nansum and len(e.args) == 1 and not options:
+            return self._sum_of_numbers(self.expression(e.args[0]), e)
+        if f is np.ptp and len(e.args) == 1 and not options:
+            value = self.settled(self.expression(e.args[0]), e)
+            most, least = (self.reduction(name, value, e) for name in ("max", "min"))
+            return self.apply("-", [most, least], e, base)
+        if f is np.average and len(e.args) == 1 and not options:
+            return self.reduction("mean", self.expression(e.args[0]), e)
+        if f is np.ravel and len(e.args) == 1 and not options:
+            return self._flat(self.expression(e.args[0]), e)
         if f is np.ascontiguousarray and len(e.args) == 1 and not options:
             return self._contiguous(self.expression(e.args[0]), e)
         if f is np.expand_dims and e.args and (found := _axis(e, 1)) is not None:
@@ -165,19 +182,47 @@ class NumpyFunctions(Expressions):
             self.demand_floats([m.owner], e)
             return self.run_library("flatten", [self.settled(m.owner, e)], e)
         if m.name == "astype" and len(e.args) == 1 and not options:
-            kind = self.given_dtype(e.args[0])
-            if kind == m.owner.dtype:
-                return self.copied(m.owner, e)
-            if m.owner.dtype[0] != "b" and kind in ("f8", "f4"):
-                return self.apply("float64" if kind == "f8" else "float32", [m.owner], e)
+            return self._cast(m.owner, e.args[0], e)
+        if m.name == "ravel" and not e.args and not options:
+            return self._flat(m.owner, e)
+        if m.name == "reshape" and [ast.unparse(a) for a in e.args] == ["-1"] and not options:
+            return self._flat(m.owner, e)
         return None
 
     # ----- each -----
 
+    def _cast(self, value: Value | None, dtype: ast.expr, e: ast.AST) -> Value | None:
+        kind = self.given_dtype(dtype)
+        if value is None or not is_array(value):
+            return None
+        if kind == value.dtype:
+            return self.copied(value, e)
+        return self.apply(np.dtype(kind).name, [value], e) if kind in ("f8", "f4", "i8") else None
+
+    def _flat(self, value: Value, e: ast.AST) -> Value | None:
+        """`ravel`, which may be a view: a copy; if one of both is written, reads of the other are refused."""
+        if not is_array(value):
+            return None
+        self.demand_floats([value], e)
+        made = self.run_library("flatten", [self.settled(value, e)], e)
+        if isinstance(value, ArrayView) and isinstance(made, ArrayView):
+            self.twins.tie(made.name, [value.name])
+        return made
+
+    def _sum_of_numbers(self, value: Value, e: ast.AST) -> Value | None:
+        if not is_array(value):
+            return None
+        zero = self.in_dtype_of(value, 0.0, e)
+        value = self.settled(value, e)
+        without = self.apply("select", [self.apply("np.isnan", [value], e), zero, value], e)
+        return self.reduction("sum", without, e)
+
     def _by_dimensions(self, f: Any, value: Value, e: ast.AST) -> Value | None:
         if not isinstance(value, (ArrayView, ArrayExpression)):
             return None
-        if f not in _OF_TRUTHS:
+        if f in _READ_TWICE:
+            (value,) = self.promoted_floats([value], e)
+        elif f not in _OF_TRUTHS:
             self.demand_floats([value], e)
         if f in _READ_TWICE:
             value = self.settled(value, e)
@@ -245,7 +290,7 @@ class NumpyFunctions(Expressions):
     def _arange(self, bounds: list[Atom], e: ast.AST) -> Value:
         first: Atom = bounds[0] if len(bounds) > 1 else 0
         last, step = bounds[min(len(bounds) - 1, 1)], bounds[2] if len(bounds) > 2 else 1
-        if any(self.is_known_float(b) for b in bounds):
+        if any(self.dtype_of_number(b, "i8")[0] == "f" for b in bounds):
             return self.run(library.arange_of_floats, [first, last, step], e, is_library=True)
         if type(step) is not int or step <= 0:
             self.reject(e, "np.arange with this step", "write the loop that fills the array")
@@ -260,7 +305,7 @@ class NumpyFunctions(Expressions):
                 "np.concatenate of these",
                 "make an array before, and write into its parts: y[:n] = a",
             )
-        self.demand_floats(arrays, e)
+        arrays = self.promoted_floats(arrays, e)
         total = self.size(arrays[0], 0, e)
         for p in arrays[1:]:
             total = self.op("+", [total, self.size(p, 0, e)], e)

@@ -40,6 +40,7 @@ from .values import (
     ArrayExpression,
     ArrayLike,
     ArrayView,
+    FixedIndex,
     PythonObject,
     TupleValue,
     Unreadable,
@@ -371,7 +372,7 @@ class FunctionReader(NumpyFunctions):
         reads = value.reads if isinstance(value, ArrayExpression) else (value,)
         if value.ndim > view.ndim:
             self.reject(node, "an array assigned to one of fewer dimensions")
-        if any(self._may_share(r, view) and r != view for r in reads):
+        if any(self._may_share(r, view) and not _go_together(r, view) for r in reads):
             value = self.copied(value, node)
         shape = self.common_shape([view, value], node)
         for axis, size in enumerate(shape):
@@ -761,6 +762,10 @@ class FunctionReader(NumpyFunctions):
                             "write into all of it instead: y[:] = ...")  # fmt: skip
             if final == buffer:
                 continue
+            if isinstance(final, Unreadable):
+                self.reject(
+                    s, f"`{name}`, which {final.why},", "write into it where it changes: y[:] = ..."
+                )
             if not isinstance(final, ArrayView) or (final.ndim, final.dtype) != (
                 buffer.ndim,
                 buffer.dtype,
@@ -840,6 +845,16 @@ class FunctionReader(NumpyFunctions):
         first = min(roots)
         for r in roots:
             self.alias[r] = first
+
+
+def _go_together(a: ArrayView, b: ArrayView) -> bool:
+    """Whether two views of one array have the same place in it at each index, or never do: then an element
+    that is written is read before, by that index."""
+    pairs = zip(a.dims, b.dims, strict=True)
+    are_rows = all(
+        x == y or (isinstance(x, FixedIndex) and isinstance(y, FixedIndex)) for x, y in pairs
+    )
+    return a.name == b.name and a.axes == b.axes and are_rows
 
 
 def _is_positive(start: Atom, stop: Atom, step: int) -> bool:

@@ -279,6 +279,8 @@ class ScalarReader(FunctionReader):
     ) -> NoReturn:
         self.reject(node, "an array", "use numbers, or adjit.kernel for a function of arrays")
 
+    has_precisions = False
+
     def constant_array(self, value: Any, node: ast.AST) -> NoReturn:
         self.reject(node, "a global array", "use numbers, or a tuple of them")
 

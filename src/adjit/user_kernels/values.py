@@ -63,7 +63,8 @@ class ArrayView:
 class ArrayExpression:
     """Arithmetic on arrays that has no memory yet: `element` emits one element of it.
 
-    `reads` are the arrays behind it; it was made when `writes` stores had been read.
+    `reads` are the arrays behind it, without axes if an element may be read from anywhere; it was made when
+    `writes` stores had been read.
     """
 
     shape: tuple[Atom, ...]
