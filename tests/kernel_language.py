@@ -989,7 +989,7 @@ def no_npreshape(x):
     return y[1, 1] * y[0, 1]
 
 
-def no_ravel(z):
+def of_ravel(z):
     y = z.ravel()
     return y[3] * y[2]
 
@@ -1671,7 +1671,6 @@ REFUSED = [
     (no_mask, 'whose number is not known', 'np.where(mask, x, 0.0)'),
     (no_reshape, '`reshape`', 'x[i * columns + j]'),
     (no_npreshape, 'np.reshape', 'x[i * columns + j]'),
-    (no_ravel, '`ravel`', 'x[i * columns + j]'),
     (no_solve, 'np.solve', 'adjit.linalg'),
     (no_inv, 'np.inv', 'adjit.linalg'),
     (no_det, 'np.det', 'adjit.linalg'),

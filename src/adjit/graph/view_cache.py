@@ -130,6 +130,8 @@ def _remember(
 ) -> None:  # fmt: skip
     """Remember what a call gave, if these are views of its tensor, outputs of one function."""
     t = args[0]
+    if in_brackets and args[1].__class__ in record.tensor_classes:
+        return  # what it chooses is not known by the key
     is_tuple = made.__class__ is tuple
     views = made if is_tuple else (made,)
     if t.__class__ not in record.tensor_classes or not all(_is_cut_from(t, view) for view in views):

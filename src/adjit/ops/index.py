@@ -47,6 +47,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return view.unsqueeze(x, 0)
     if is_place(x, key):
         return read(x, [key])
+    if is_number(x, key):
+        return picked(x, 0, int(key.item()), 0)
     if is_rows_mask(x, key):
         if is_differentiated(x):
             return read(x, nonzero(key, as_tuple=True))
@@ -64,6 +66,16 @@ def is_place(x: Tensor, key: Any) -> bool:
     spec = key._spec
     return (
         spec.dtype is dtypes.int64 and bool(spec.ndim and x.ndim) and spec.device is x._spec.device
+    )
+
+
+def is_number(x: Tensor, key: Any) -> bool:
+    """Whether a key is one whole number as a tensor, for the first axis of `x`."""
+    return (
+        key.__class__ is Tensor
+        and not key._spec.ndim
+        and key._spec.dtype is dtypes.int64
+        and bool(x.ndim)
     )
 
 
