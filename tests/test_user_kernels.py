@@ -2369,3 +2369,67 @@ def test_global_arrays_are_not_written():
 
 def of_a_table(x):
     return x * FILTER[0]
+
+
+# ----- calls that write, beside arithmetic on arrays -----
+
+
+@njit
+def raised(x):
+    x[0] += 1.0
+    return x[0]
+
+
+@njit
+def weighed(a, b):
+    return np.sum(a) * b
+
+
+def first_an_argument(x):
+    return weighed(x * 2.0, raised(x))
+
+
+def first_a_test(x):
+    return np.logical_and(x > 0.2, raised(x) > 0.0).sum()
+
+
+def first_clipped(x):
+    return (x * 2.0).clip(-9.0, raised(x)).sum()
+
+
+def first_chosen(x):
+    return np.where(x > 0.2, x * 2.0, raised(x)).sum()
+
+
+def first_summed(x):
+    return np.sum(x * 2.0) + raised(x)
+
+
+def another_array(x):
+    y = x * 1.0
+    return np.sum(x * 2.0 + raised(y))
+
+
+@pytest.mark.parametrize("f", [first_an_argument, first_summed, another_array])
+def test_arithmetic_is_read_before_a_call_that_writes(f):
+    assert_gradients(f, Y, forward=f is another_array)
+
+
+@pytest.mark.parametrize("f", [first_a_test, first_clipped, first_chosen])
+def test_arithmetic_that_a_call_beside_it_may_change_is_refused(f):
+    with pytest.raises(NotDifferentiable, match="beside a call that writes into arrays cannot"):
+        adjit.kernel(f)(Y.copy())
+
+
+NUMBER = np.array(3.0)
+
+
+def of_no_axes(x):
+    return x * NUMBER
+
+
+def test_a_global_array_without_axes_is_refused():
+    with pytest.raises(NotDifferentiable, match=r"a global array of shape \(\) and float64 cannot"):
+        adjit.kernel(of_no_axes)(Y)
+    with pytest.raises(NotDifferentiable, match=r"argument 1 of .* has the type array"):
+        adjit.kernel(weighed)(Y, np.array(2.0))

@@ -186,27 +186,16 @@ class Expressions(ArrayDtypes):
         return self.apply("not" if of_truths else "invert", [value], e, base)
 
     def on_BinOp(self, e: ast.BinOp, base: str) -> Value:
-        a, b = self._operands([e.left, e.right])
+        a, b = (self.expression(n) for n in (e.left, e.right))
         if isinstance(e.op, ast.MatMult):
             return self.product(a, b, e)
         if isinstance(e.op, ast.Add) and isinstance(a, TupleValue) and isinstance(b, TupleValue):
             return TupleValue((*a.items, *b.items))
         return self.apply(BINARY[type(e.op)], [a, b], e, base)
 
-    def _operands(self, nodes: list[ast.expr]) -> list[Value]:
-        """Values of operands; nothing may be written between an array expression and its use."""
-        values = [self.expression(n) for n in nodes]
-        for value, node in zip(values, nodes, strict=True):
-            if isinstance(value, ArrayExpression) and self.is_written_since(value):
-                self.reject(
-                    node,
-                    "arithmetic on arrays beside a call that writes into arrays",
-                    "give the arithmetic a name in a statement of its own",
-                )
-        return values
-
     def is_written_since(self, value: ArrayExpression) -> bool:
-        """Whether an array that arithmetic reads may have been written since it was read."""
+        """Whether an array that arithmetic reads may have been written since the arithmetic: asked wherever an
+        element of it is read, as any call beside it may write."""
         written = {self._root(name) for name in self.stored[value.writes :]}
         if not written:
             return False
@@ -216,7 +205,7 @@ class Expressions(ArrayDtypes):
         return not written.isdisjoint({self._root(n) for n in (*names, *self.twins.of([*names]))})
 
     def on_Compare(self, e: ast.Compare, base: str) -> Value:
-        values = self._operands([e.left, *e.comparators])
+        values = [self.expression(n) for n in (e.left, *e.comparators)]
         result: Value | None = None
         for op, a, b in zip(e.ops, values, values[1:], strict=False):
             test = self._comparison(op, a, b, e)
@@ -443,6 +432,9 @@ class Expressions(ArrayDtypes):
 
     def element(self, a: ArrayLike, index: list[Atom], node: ast.AST, base: str = "t") -> Atom:
         if isinstance(a, ArrayExpression):
+            if self.is_written_since(a):
+                self.reject(node, "arithmetic on arrays beside a call that writes into arrays",
+                            "give the arithmetic a name in a statement of its own")  # fmt: skip
             return a.element(index)
         return self.load(a.name, self.place(a, index, node), node, base)
 
@@ -522,7 +514,7 @@ class Expressions(ArrayDtypes):
         if isinstance(value, ArrayExpression):
             parts = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
             if self.stack[-1].is_library and len(parts) == value.ndim:
-                return value.element([self.number(p) for p in parts])
+                return self.element(value, [self.number(p) for p in parts], e)
             value = self.settled(value, e)
         if not isinstance(value, ArrayView):
             self.reject(e, "an index of something that is no array or tuple",
@@ -828,7 +820,7 @@ class Expressions(ArrayDtypes):
     def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
         if e.keywords:
             self.reject(e, "keyword arguments of this function")
-        args = self._operands(list(e.args))
+        args = [self.expression(n) for n in e.args]
         if not args:
             self.reject(e, "a call without arguments")
         if function in ("min", "max"):
@@ -861,7 +853,7 @@ class Expressions(ArrayDtypes):
             self.reject(e, f"the function np.{name}", OF_FUNCTIONS[name])
         if name == "cross" and len(e.args) == 2:
             return self._cross(e)
-        args = self._operands(list(e.args))
+        args = [self.expression(n) for n in e.args]
         if f in _REDUCTION_NAMES:
             if len(args) != 1:
                 self.reject(e, f"np.{name} along an axis", "write the loop over the other axes")
@@ -1020,9 +1012,11 @@ class Expressions(ArrayDtypes):
         return TupleValue(tuple(items), kind._fields)
 
     def _user_call(self, f: Function, e: ast.Call) -> Value:
-        values = [self.expression(a) for a in e.args]
-        if not self.stack[-1].is_library:
-            values = [self.settled(v, a) for v, a in zip(values, e.args, strict=True)]
+        is_library = self.stack[-1].is_library
+        values = [
+            self.expression(a) if is_library else self.settled(self.expression(a), a)
+            for a in e.args
+        ]
         python = python_function(f)
         code = python.__code__
         params = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -1040,7 +1034,6 @@ class Expressions(ArrayDtypes):
             self.reject(
                 e, f"a call with {len(values)} arguments of a function with {code.co_argcount}"
             )
-        is_library = self.stack[-1].is_library
         found = self.run(f, [given[p] for p in params], e, is_library=is_library)
         if isinstance(found, Unreadable):
             self.reject(e, f"`{python.__name__}`, whose result {found.why},", found.instead)

@@ -188,11 +188,8 @@ class FunctionReader(NumpyFunctions):
 
     def constant_array(self, value: np.ndarray[Any, Any], node: ast.AST) -> Value:
         if not is_constant_array(value):
-            self.reject(
-                node,
-                f"a global array of {value.size} elements of {value.dtype}",
-                "pass it as an argument",
-            )
+            what = f"a global array of shape {value.shape} and {value.dtype}"
+            self.reject(node, what, "pass it as an argument")
         if id(value) not in self.constants:
             name, dtype = self.fresh("constants"), value.dtype.str[1:]
             made: list[Statement] = [Make(name, [*value.shape], None, dtype)]

@@ -258,6 +258,7 @@ class ScalarReader(FunctionReader):
     """Reads a function of numbers."""
 
     has_settings = True
+    has_precisions = False
     refused = "cannot be part of an elementwise function"
 
     def do_Assert(self, s: ast.Assert) -> None:
@@ -278,8 +279,6 @@ class ScalarReader(FunctionReader):
         self, shape: list[Atom], fill: Atom | None, dtype: str, node: ast.AST, base: str
     ) -> NoReturn:
         self.reject(node, "an array", "use numbers, or adjit.kernel for a function of arrays")
-
-    has_precisions = False
 
     def constant_array(self, value: Any, node: ast.AST) -> NoReturn:
         self.reject(node, "a global array", "use numbers, or a tuple of them")

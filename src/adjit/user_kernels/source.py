@@ -167,7 +167,7 @@ MOST_CONSTANTS = 256  # elements of a global array, whose values are written int
 
 def is_constant_array(value: Any) -> bool:
     """Whether a global array can be a constant, as in Numba."""
-    if not isinstance(value, np.ndarray) or value.size > MOST_CONSTANTS:
+    if not isinstance(value, np.ndarray) or not value.ndim or value.size > MOST_CONSTANTS:
         return False
     return value.dtype.str[1:] in ("f8", "f4", "i8", "b1")
 

@@ -137,9 +137,8 @@ class Procedure:
     alias: dict[str, str]  # array -> one that may be the same memory
     heading: str  # where the user's function stands
     tangents: int = 0  # passes of forward mode behind it
-    supposed: dict[str, str] = field(
-        default_factory=dict
-    )  # dtypes that the reader took numbers to have
+    # The dtypes that the reader took numbers to have.
+    supposed: dict[str, str] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)  # of scalars, by Numba
     places: dict[str, tuple[Suite, int]] = field(default_factory=dict)  # where a name is made
     makers: dict[str, Statement] = field(default_factory=dict)  # what makes a name
