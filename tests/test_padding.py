@@ -122,3 +122,15 @@ def test_the_flag_is_told(one_thread):
     assert (x * 2).sum().item() > 0
     assert met_denormals()
     assert not met_denormals()
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+@pytest.mark.parametrize("shape", [(2, 3, 19, 37), (1, 2, 33, 16), (2, 1, 8, 70)])
+def test_large_planes_are_padded_as_numpy_does(mode, shape):
+    """Rows longer than a vector, and more of them than a small example has."""
+    x = np.random.default_rng(3).standard_normal(shape)
+    name = {"edge": "replicate", "wrap": "circular"}.get(mode, mode)
+    padded = F.pad(T.tensor(x), (5, 3, 2, 7), mode=name)
+    np.testing.assert_array_equal(
+        padded.numpy(), np.pad(x, ((0, 0), (0, 0), (2, 7), (5, 3)), mode=mode)
+    )

@@ -383,3 +383,22 @@ def test_adaptive_max_pool1d_of_the_library_gives_places_too():
     values, places = adjit.adaptive_max_pool1d(x, 2)
     assert (values.tolist(), places.tolist()) == ([[3.0, 2.0]], [[1, 2]])
     assert adjit.nn.functional.adaptive_max_pool1d(x, 2).tolist() == [[3.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("length", "places"), [(120, 5), (37, 2), (50, 3), (70, 1), (19, 4), (64, 40)]
+)
+def test_means_of_large_areas(length, places):
+    """Areas longer than the sums that are added up side by side, with and without a rest."""
+    data = np.random.default_rng(4).standard_normal((3, 2, length))
+    areas = [(o * length // places, -(-(o + 1) * length // places)) for o in range(places)]
+    x = adjit.tensor(data, requires_grad=True)
+    means = adjit.nn.functional.adaptive_avg_pool1d(x, places)
+    expected = np.stack([data[..., a:b].mean(-1) for a, b in areas], -1)
+    np.testing.assert_allclose(means.detach().numpy(), expected, rtol=1e-12)
+    weights = 1.0 + np.arange(places)
+    (means * adjit.tensor(weights)).sum().backward()
+    slope = np.zeros(length)
+    for (a, b), w in zip(areas, weights, strict=True):
+        slope[a:b] += w / (b - a)
+    np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(slope, data.shape), rtol=1e-12)
