@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import adjit
 from adjit.cuda import simulator
 from adjit.cuda.simulator import Pointer, SimulationError, run
 from adjit.schedule.planning.recipe import DeviceSource
+from adjit.schedule.settle import settle
 
 HEAD = """
 from numpy import float32, int32
@@ -177,3 +180,72 @@ def test_what_cannot_be_simulated():
         simulator.value(bad)
     with pytest.raises(IndexError):
         bad.tolist()
+
+
+F = adjit.nn.functional
+
+
+def whole(*numbers):
+    return adjit.tensor(numbers)
+
+
+def embedded(x, *places, **how):
+    return F.embedding(whole(*places), x, **how).square()
+
+
+# Programs with an index that is none: a GPU does not stop there, gradients come before anybody looks.
+WITHOUT_A_PLACE = {
+    "index_select": lambda x: x.index_select(0, whole(0, 9)),
+    "a far index_select": lambda x: x.index_select(0, whole(1 << 40, 0)),
+    "index_add": lambda x: x.index_add(0, whole(1, 6), x[:2]),
+    "index_add from the end": lambda x: x.index_add(0, whole(1, -1), x[:2]),
+    "index_add of narrow rows": lambda x: x[:, 0].index_add(0, whole(1, 6), x[:2, 1]),
+    "index_add of columns": lambda x: x.index_add(1, whole(1, 20), x[:, :2]),
+    "index_copy": lambda x: x.index_copy(0, whole(0, 6), x[:2]),
+    "index_copy of columns": lambda x: x.index_copy(1, whole(0, 20), x[:, :2]),
+    "index_fill": lambda x: x.index_fill(0, whole(0, -7), 2.0),
+    "elements written": lambda x: adjit.index_put(x[0] * 1, (whole(1, 20),), whole(1, 2) * 0.5),
+    "rows written": lambda x: adjit.index_put(x * 1, (whole(1, 6),), x[:2]),
+    "places written": lambda x: adjit.index_put(x * 1, (whole(1, 2), whole(0, 20)), x[0, :2]),
+    "wide rows added up": lambda x: adjit.index_put(x * 1, (whole(*[6] * 40),), x[0], True),
+    "put": lambda x: x.put(whole(1, 999), x[0, :2]),
+    "take": lambda x: x.take(whole(1, 999)),
+    "gather": lambda x: x.gather(1, adjit.full((6, 2), 20)),
+    "gather by lines": lambda x: x.gather(0, adjit.full((2, 20), -1)),
+    "scatter": lambda x: x.scatter(1, adjit.full((6, 2), 20), x[:, :2]),
+    "scatter_add": lambda x: x.scatter_add(0, adjit.full((2, 20), 6), x[:2]),
+    "scatter_reduce": lambda x: x.scatter_reduce(1, adjit.full((6, 2), 20), x[:, :2], "amax"),
+    "embedding": lambda x: embedded(x, 0, 6),
+    "embedding, each row once": lambda x: embedded(x, *[3] * 400, 6),
+    "embedding_bag": lambda x: F.embedding_bag(whole(0, 6, 1), x, whole(0, 2)),
+    "the largest of a bag": lambda x: F.embedding_bag(whole(0, 6, 1), x, whole(0, 2), mode="max"),
+    "cross_entropy": lambda x: F.cross_entropy(x, whole(0, 1, 20, 2, 3, 4)),
+    "cross_entropy of short rows": lambda x: F.cross_entropy(x.reshape(24, 5), whole(*[0] * 23, -9)),
+    "nll_loss": lambda x: F.nll_loss(x, whole(0, 1, -3, 2, 3, 4)),
+    "nll_loss of places": lambda x: F.nll_loss(x.reshape(2, 3, 20), adjit.full((2, 20), 3)),
+    "ctc_loss": lambda x: F.ctc_loss(
+        x.reshape(6, 1, 20).log_softmax(2), whole(2, 30)[None], whole(6), whole(2)
+    ),
+    "max_unpool1d": lambda x: F.max_unpool1d(x[None, :, :2], adjit.full((1, 6, 2), 9), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_PLACE)
+def test_without_a_place_nothing_else_is_touched_forward_or_back(name):
+    """A write or a read outside of an array would be a SimulationError."""
+    x = adjit.linspace(-1, 1, 120).reshape(6, 20).requires_grad_()
+    for blocks, reverse in ((2, False), (None, True)):
+        how = {"blocks": blocks, "reverse": reverse}
+        y = WITHOUT_A_PLACE[name](x)
+        with pytest.raises(
+            (IndexError, RuntimeError), match=r"out of|outside|invalid max|found idx"
+        ) as found:
+            simulator.value(y, **how)
+        assert not isinstance(found.value, SimulationError)
+        square = y.square()  # whose gradient goes through the value
+        try:
+            simulator.grad(square, x, **how)
+        except (IndexError, RuntimeError) as error:
+            assert not isinstance(error, SimulationError), error  # noqa: PT017
+        with contextlib.suppress(IndexError, RuntimeError):
+            settle()  # or another test would be told

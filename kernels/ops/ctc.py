@@ -129,6 +129,15 @@ def step(before, now, emitted, penalties, blank, back, size, T):
     now[0] = now[blanks - 1] = now[size - 1] = T(-math.inf)
 
 
+@helper
+def label_that_is_no_class(wanted, length, classes):
+    """The place of the first one, `length` where there is none."""
+    for k in range(length):
+        if wanted[k] < 0 or wanted[k] >= classes:
+            return k
+    return length
+
+
 @kernel
 def ctc(args, start, stop):
     """Minus the log-probability of the labels, and that of each state at each time, what came before included.
@@ -144,10 +153,10 @@ def ctc(args, start, stop):
     for unit in range(start, stop):
         ends, length = lengths[2 * unit], lengths[2 * unit + 1]
         wanted, rows = shifted(targets, unit * width), shifted(states, unit * (ROWS + times) * size)
-        for k in range(length):
-            if wanted[k] < 0 or wanted[k] >= classes:
-                status[1], status[0] = wanted[k], STATUS_VALUE
-                return
+        wrong = label_that_is_no_class(wanted, length, classes)
+        if wrong < length:
+            status[1], status[0] = wanted[wrong], STATUS_VALUE
+            return
         penalties_of(wanted, length, rows, size, T)
         if ends == 0:
             losses[unit] = T(0) if length == 0 else T(math.inf)
@@ -215,6 +224,8 @@ def ctc_backward(args, start, stop):
         wanted, rows = shifted(targets, unit * width), shifted(states, unit * (ROWS + times) * size)
         after, now = shifted(scratch, 3 * unit * size), shifted(scratch, (3 * unit + 1) * size)
         emitted = shifted(scratch, (3 * unit + 2) * size)
+        if label_that_is_no_class(wanted, length, classes) < length:
+            continue  # a GPU comes here whatever `ctc` has found
         if zero_infinity and loss == T(math.inf):
             ends = 0
         for t in range(ends, times):

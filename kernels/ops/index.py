@@ -97,12 +97,6 @@ def are_rows(indices, count, axes, status):
     return True
 
 
-@instead_of(are_rows)
-def are_rows_on_gpu(indices, count, axes, status):
-    """Each thread would look at all of them. There a write that fails may have written some rows."""
-    return True
-
-
 @helper
 def place_of(index, size):
     """Which row an index names that may count from the end."""
@@ -287,12 +281,12 @@ def chain_rows(args, start, stop):
     p = words(args)
     indices, first, status = at(p[1], I), at(p[4], I), at(p[5], I)
     count, skipped, axes = p[6], p[9], shifted(p, 10)
-    if not are_rows(indices, count, axes, status):
-        return  # before anything is written: a plan may have these sums over what others have read
     rows = axes[2]
     following = shifted(first, rows)
     for row in range(rows):
-        first[row] = NO_MORE
+        first[row] = NO_MORE  # a GPU follows them whatever has been found
+    if not are_rows(indices, count, axes, status):
+        return  # before anything is written: a plan may have these sums over what others have read
     for i in range(count - 1, -1, -1):
         index = indices[i]
         if index != skipped:

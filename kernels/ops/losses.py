@@ -44,8 +44,11 @@ def put_class(args, start, stop):
         first = sample * classes * places + place
         for c in range(classes):
             out[first + c * places] = T(0)
-        if target[unit] != ignored:
-            out[first + target[unit] * places] = -value[unit]
+        wanted = target[unit]
+        if (
+            wanted != ignored and 0 <= wanted < classes
+        ):  # a GPU comes here whatever `pick_class` has found
+            out[first + wanted * places] = -value[unit]
 
 
 @kernel

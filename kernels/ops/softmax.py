@@ -315,7 +315,7 @@ def cross_entropy_backward_short_rows(
             if wanted == ignored:
                 for j in range(begin, begin + classes):
                     gx[j] = T(0)
-            else:
+            elif 0 <= wanted < classes:  # a GPU comes here whatever was found on the way forward
                 gx[begin + wanted] -= factors[k]
         row += ROWS
     return row
@@ -382,7 +382,8 @@ def cross_entropy_backward_rows(args, start, stop):
         else:
             for i in range(begin, end):
                 gx[i] = math.exp(x[i] - log_total) * factor
-            gx[begin + wanted] -= factor
+            if 0 <= wanted < classes:  # a GPU comes here whatever was found on the way forward
+                gx[begin + wanted] -= factor
 
 
 cross_entropy_backward_rows.width = short_width

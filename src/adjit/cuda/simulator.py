@@ -637,13 +637,16 @@ class Simulation:
         self.blocks, self.reverse = blocks, reverse
         self.steps: list[DeviceStep] = []
         self.kept: list[Any] = []  # the nodes: an identity must not come back
+        self.error: Exception | None = None  # the first that a kernel has found
 
     def add(self, nodes: Sequence[Any]) -> None:
-        """Run nodes in order."""
+        """Run nodes in order: all of them, as a GPU does, which tells afterwards what a kernel has found."""
         self.kept += nodes
         for node in nodes:
             if node.recipe is not None:
                 self._run(node)
+        if self.error is not None:
+            raise self.error
 
     def tensor(self, t: Tensor) -> Tensor:
         """The elements of a tensor whose node has run, as a tensor of its own."""
@@ -687,8 +690,8 @@ class Simulation:
             if step.n:
                 run(step.source, fitted, blocks=self.blocks, reverse=self.reverse)
             self.steps.append(step)
-        if status[0]:
-            raise found_error(recipe, tuple(status.tolist()), node.call_site)
+        if status[0] and self.error is None:
+            self.error = found_error(recipe, tuple(status.tolist()), node.call_site)
         self.memory[id(node)] = made
 
     def _pointer(self, value: Any, offset: int, spec: Any) -> Pointer:
