@@ -86,6 +86,18 @@ def samples_of(call: Callable[[], Any], seconds: float) -> tuple[int, int]:
     return number, max(LEAST_SAMPLES, ceil(TURN / (number * best)))
 
 
+class FailedCall(Exception):
+    """A call that was to be timed has raised: the library's name, and the error."""
+
+
+def blamed(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns; what it raises is told together with the library's name."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise FailedCall(name, error) from error
+
+
 def time_calls(
     calls: dict[str, Callable[[], Any]],
     seconds: float,
@@ -95,8 +107,11 @@ def time_calls(
     """Seconds of one call in each library: the shortest of its samples, or another statistic of them.
 
     A mean has in it what comes in between now and then, such as garbage collections.
+
+    Raises:
+        FailedCall: where a call raises.
     """
-    samples = {name: samples_of(call, seconds / 20) for name, call in calls.items()}
+    samples = {name: blamed(name, samples_of, call, seconds / 20) for name, call in calls.items()}
     rests = os.environ.get("OMP_NUM_THREADS", "1") != "1"
     found: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
@@ -107,7 +122,7 @@ def time_calls(
             number, count = samples[name]
             if rests or number == 1:
                 sleep(REST)
-            found[name] += [sample(calls[name], number) for _ in range(count)]
+            found[name] += [blamed(name, sample, calls[name], number) for _ in range(count)]
         order.append(order.pop(0))
         turns += 1
     return {name: statistic(times) for name, times in found.items()}
@@ -153,7 +168,14 @@ def time_row(
             continue
         calls[name] = call
     expected = result = None
-    times = time(calls) if calls else {}
+    times: dict[str, float] = {}
+    while calls and not times:
+        try:
+            times = time(calls)
+        except FailedCall as failed:
+            name, error = failed.args
+            del calls[name]
+            cells[name] = {"error": f"{type(error).__name__}: {error}"}
     for name, best in times.items():
         cells[name] = {"seconds": best / row.operations, "ready": ready[name]}
     return cells

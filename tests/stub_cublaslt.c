@@ -208,6 +208,7 @@ EXPORT cublasStatus_t cublasLtMatmul(
     p.workspace_bytes = nbytes, p.alignment = algorithm.alignment;
     if (!h || algorithm.magic != 4711 || !fits(&p.operation, &p.layouts[0], &p.layouts[1], &p.layouts[2], &p.layouts[3]) ||
         (long long)nbytes < algorithm.workspace || (nbytes && stub_room(workspace) < (long long)nbytes) ||
+        (nbytes && (size_t)workspace % 256) ||
         !lies(a, &p.layouts[0], &algorithm) || !lies(b, &p.layouts[1], &algorithm) ||
         (p.beta && !lies(c, &p.layouts[2], &algorithm)) || !lies(d, &p.layouts[3], &algorithm))
         return INVALID;

@@ -251,6 +251,24 @@ def test_workspace_is_memory_of_the_stream(stub, library):
     assert T.cuda.max_memory_allocated() >= before + (1 << 20)
 
 
+def test_workspace_of_plans_lies_where_the_library_wants_it(stub, library, monkeypatch):
+    """At multiples of 256 bytes, whatever lies beside it: values here have 64."""
+    monkeypatch.setattr(plan_cache, "is_on", True)
+    x, w = normal(4, 4), normal(4, 4)
+
+    def program(x, w):
+        a = (x @ w).tanh()
+        b = (a @ w).tanh()
+        return (a * b @ w) * a
+
+    wanted = program(x, w)
+    x, w = x.cuda(), w.cuda()
+    for _ in range(6):
+        near(program(x, w), wanted)
+        plan_cache.wait()
+    assert library.last.workspace > 0
+
+
 def test_plans_and_graphs(stub, library, monkeypatch):
     """A training step of large enough products, with workspace, replayed as graphs."""
     monkeypatch.setattr(plan_cache, "is_on", True)

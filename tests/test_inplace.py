@@ -1268,6 +1268,7 @@ COPIED = {
 }
 
 
+@pytest.mark.cpu
 @pytest.mark.in_turn(2)
 @pytest.mark.parametrize("way", ["from_numpy", "numpy", "data_ptr"])
 @pytest.mark.parametrize("name", [*OVER, *COPIED])
@@ -1291,6 +1292,7 @@ def test_writes_reach_the_memory_that_others_look_at(name, way):
         assert x.tolist() == expected.tolist()
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", OVER)
 @pytest.mark.skipif(AGAINST_TORCH, reason="looks at how it is done")
 def test_what_is_computed_of_shared_memory_is_not_copied_into_it(name, monkeypatch):
@@ -1306,6 +1308,7 @@ def test_what_is_computed_of_shared_memory_is_not_copied_into_it(name, monkeypat
     OVER[name](T.from_numpy(mine), T.from_numpy(other.numpy()))
 
 
+@pytest.mark.cpu
 def test_arrays_that_overlap_are_read_before_they_are_written():
     mine = np.arange(20000.0)
     expected = mine.copy()
@@ -1315,6 +1318,7 @@ def test_arrays_that_overlap_are_read_before_they_are_written():
         assert mine.tolist() == expected.tolist()
 
 
+@pytest.mark.cpu
 def test_gradients_of_a_write_into_shared_memory():
     mine = np.arange(20000.0)
     x, w = T.from_numpy(mine), leaf(np.full(20000, 3.0))
@@ -1324,12 +1328,14 @@ def test_gradients_of_a_write_into_shared_memory():
     assert w.grad.tolist() == list(range(20000))
 
 
+@pytest.mark.cpu
 def test_what_is_not_zero_is_true_in_shared_memory():
     mine = np.zeros(4, np.bool_)
     T.from_numpy(mine).copy_(T.tensor([0.5, 0.0, -2.0, np.nan]))
     assert mine.view(np.uint8).tolist() == [1, 0, 1, 1]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("bad", [6, -7, 1 << 40])
 def test_a_bad_index_leaves_shared_memory_as_it_was(bad):
     mine = np.arange(12.0).reshape(6, 2)
@@ -1345,6 +1351,7 @@ def test_a_bad_index_leaves_shared_memory_as_it_was(bad):
             assert x.tolist() == mine.tolist()
 
 
+@pytest.mark.cpu
 @pytest.mark.skipif(AGAINST_TORCH, reason="nothing waits there")
 def test_what_goes_wrong_elsewhere_is_raised_before_shared_memory_is_written():
     mine, table = np.zeros(20000), T.ones(4)
@@ -1408,6 +1415,7 @@ def _of_one_tensor():
     }
 
 
+@pytest.mark.cpu
 @adjit_only
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", _of_one_tensor())

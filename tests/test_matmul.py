@@ -117,6 +117,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.cpu
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from([2, 5, 6, 7, 12, 33, 71, 72, 73, 80]),
@@ -576,6 +577,7 @@ def test_a_matrix_by_a_vector_writes_its_part_and_nothing_else(columns, part):
         assert (out == -1.5).all()
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("rows", [2, 5, 32, 100, 257, 1300])
 @pytest.mark.parametrize("columns", [513, 1100, 5000])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1233,6 +1233,7 @@ def test_averaged_models_are_those_of_torch(options):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("pack", [lambda x: x, lambda x: (x, 1), lambda x: [x]])
 def test_update_bn_is_that_of_torch(pack):
     found = []
@@ -1366,6 +1367,7 @@ def test_many_small_parameters_are_not_worth_a_second_thread(kernel):
     assert is_split([(1024, 128), (8,)])
 
 
+@pytest.mark.cpu
 def test_the_kernel_of_a_step_is_expected_with_the_first_ones(monkeypatch):
     expected = []
     monkeypatch.setattr(steps, "expect", lambda source: expected.append(source.label))

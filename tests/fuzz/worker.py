@@ -1,6 +1,7 @@
 """Runs programs: in a process for each set of settings, since these are read once.
 
 `python worker.py adjit|torch` reads requests from its standard input and answers on its output, both pickled.
+With ADJIT_TEST_DEVICE=cuda among the settings, what adjit makes is on a GPU.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def seen(T: Any, value: Any) -> Seen:
 
 def array(tensor: Any) -> np.ndarray:
     """The values, with one kind of NaN: which one comes out is nobody's promise."""
-    values = np.array(tensor.detach().numpy())
+    values = np.array(tensor.detach().cpu().numpy())
     if values.dtype.kind == "f":
         values[np.isnan(values)] = np.nan
     return values
@@ -328,6 +329,8 @@ def main(library: str) -> None:
     os.dup2(2, 1)  # what programs print
     if library == "torch":
         __import__(library).set_num_threads(1)
+    else:
+        __import__(library).set_default_device(os.environ.get("ADJIT_TEST_DEVICE", "cpu"))
     random.seed(0)
     while True:
         try:

@@ -384,11 +384,10 @@ class _DealtOut(ast.NodeTransformer):
         stores = [
             n for n in inside if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
         ]
-        return (
-            followers is not None
-            and bool(stores)
-            and all(_is_own(s.slice, variable, followers) for s in stores)
-        )
+        if followers is None or not stores:
+            return False
+        apart = _further_on(node.body, variable, followers)
+        return all(_is_own(s.slice, apart, followers) for s in stores)
 
     def _followers(self, body: list[ast.stmt], variable: str) -> set[str] | None:
         """The names that change with the variable of a loop, None if a round needs the one before."""
@@ -416,10 +415,27 @@ class _DealtOut(ast.NodeTransformer):
         return node
 
 
-def _is_own(place: ast.expr, variable: str, followers: set[str]) -> bool:
-    """Whether no two rounds of a loop write to a place: what lies `variable` further on. What is read
-    from memory or divided may be the same twice."""
+def _further_on(body: list[ast.stmt], variable: str, followers: set[str]) -> set[str]:
+    """The names of places that lie `variable` further on than one that does not change with it."""
+    apart = {variable}
+    made = [
+        n.id
+        for s in body
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+    for statement in body:
+        match statement:
+            case ast.Assign([ast.Name(name)], place) if made.count(name) == 1:
+                if _is_own(place, apart, followers):
+                    apart.add(name)
+    return apart
+
+
+def _is_own(place: ast.expr, apart: set[str], followers: set[str]) -> bool:
+    """Whether no two rounds of a loop write to a place: what lies one of the names in `apart` further on.
+    What is read from memory or divided may be the same twice, and so may what lies between two of them."""
     inside = [*ast.walk(place)]
-    names = {n.id for n in inside if isinstance(n, ast.Name)}
+    moved = [n.id for n in inside if isinstance(n, ast.Name) and n.id in followers]
     plain = (ast.Name, ast.Constant, ast.BinOp, ast.Add, ast.Sub, ast.expr_context)
-    return names & followers == {variable} and all(isinstance(n, plain) for n in inside)
+    return len(moved) == 1 and moved[0] in apart and all(isinstance(n, plain) for n in inside)

@@ -87,7 +87,7 @@ class GpuPlanLowering(PlanLowering):
         """A product by cuBLASLt; its workspace is free again once the next step runs."""
         workspace: Any = 0
         if call.workspace:
-            workspace = self.memory.scratch(call.workspace)
+            workspace = self.memory.scratch(call.workspace, products.WORKSPACE_ALIGNMENT)
         self.calls.append(call)
         made = self.owner.product_row(call, row, workspace)
         self._row(products.source(), 1, 1, made)

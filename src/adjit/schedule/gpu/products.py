@@ -30,6 +30,9 @@ from ..jit.cache import instantiate
 from ..planning.recipe import Recipe, Source
 
 MOST_WORKSPACE = 32 << 20  # bytes, what NVIDIA recommends for Hopper
+WORKSPACE_ALIGNMENT = (
+    256  # bytes, as cuBLASLt's errors say; blocks of the pool lie at multiples of 512
+)
 MOST_CALLS = 4096  # whose algorithms are kept
 
 TYPES = {"float32": cublas.R_32F, "float64": cublas.R_64F}  # of which this makes products

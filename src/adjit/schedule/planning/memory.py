@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...storage import size_class
+from ...storage import ALIGNMENT, size_class
 from ..fusion.groups import Task
 from ..graph_key import written_over
 
@@ -125,12 +125,12 @@ class MemoryPlan:
             self.places[v] = place
         return place
 
-    def scratch(self, nbytes: int) -> MemorySlot:
-        """Memory that is free again once the next step runs."""
-        size = size_class(nbytes)
-        place = MemorySlot("arena", self.arena.take(size))
-        self.arena.give_back(place.at, size)
-        return place
+    def scratch(self, nbytes: int, alignment: int = ALIGNMENT) -> MemorySlot:
+        """Memory that is free again once the next step runs, at a multiple of so many bytes."""
+        size = size_class(nbytes + alignment - ALIGNMENT)
+        at = self.arena.take(size)
+        self.arena.give_back(at, size)
+        return MemorySlot("arena", -(-at // alignment) * alignment)
 
     def reuse(self, v: int, old: int, position: int) -> bool:
         """Let a value have the memory of one that is read here for the last time, if it may."""
