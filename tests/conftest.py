@@ -2,7 +2,8 @@
 
 ADJIT_TEST_DEVICE=cuda, or stub for a GPU that is not there: the files named here say nothing of devices, so
 they run as they are: what they make is on the default device, and what they look at with NumPy comes to the
-CPU first.
+CPU first. With `simulated` the kernels for GPUs run, in the simulator: slowly, but what nothing was written to
+is NaN there, and an access outside of an array an error.
 
 ADJIT_TEST_TURN=7: of tests with many cases, which say `in_turn(n)`, one case of n is run, the seventh's turn.
 Every kernel is compiled where the suite runs first, which takes most of its time; commits take turns. Without
@@ -106,10 +107,10 @@ def device(request):
         yield
         return
     on_host, shared = adjit.Tensor.numpy, adjit.from_numpy
-    if DEVICE == "stub":
+    if DEVICE in ("stub", "simulated"):
         import stub_driver
 
-        driver = stub_driver.installed()
+        driver = stub_driver.installed(simulated=DEVICE == "simulated")
     else:
         driver = contextlib.nullcontext()
     with pytest.MonkeyPatch.context() as patch, driver, adjit.device("cuda"):

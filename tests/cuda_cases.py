@@ -284,7 +284,9 @@ CONVOLUTIONS = {
     "padded": lambda x, w: F.conv2d(x, w, padding=1),
     "strided and dilated": lambda x, w: F.conv2d(x, w, stride=2, padding=2, dilation=2),
     "grouped": lambda x, w: F.conv2d(x, w[:, :1], groups=2),
+    "grouped, one result of each": lambda x, w: F.conv2d(x.repeat(1, 2, 1, 1), w[:2], groups=2),
     "depthwise": lambda x, w: F.conv2d(x, w[:2, :1], padding=1, groups=2),
+    "transposed in groups": lambda x, w: F.conv_transpose2d(x, w[:2], stride=2, groups=2),
     "transposed": lambda x, w: F.conv_transpose2d(x, w[:2], stride=2),
 }
 

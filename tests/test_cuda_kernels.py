@@ -318,7 +318,8 @@ def test_a_recurrent_layer_and_its_gradients(name):
     check(RECURRENT[name])
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS if EVERY else ["padded", "few pixels"])
+@pytest.mark.in_turn(3)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_a_convolution_and_its_gradients(name):
     check(convolution(name), exact=False)
 

@@ -776,9 +776,13 @@ def results_of(c):
 
 
 def weights_of(c):
-    """The elements of a weight's gradient; of a depthwise one, `depth` counts all channels."""
-    depth = 1 if c[COLUMNS] == 1 < c[GROUPS] == c[DEPTH] else c[DEPTH]
-    return c[GROUPS] * c[COLUMNS] * depth * c[FIRST_PHASE + TAPS]
+    """The elements of a weight's gradient."""
+    return depthwise_weights_of(c) * c[DEPTH]
+
+
+def depthwise_weights_of(c):
+    """The same with one channel in each group: there `DEPTH` counts all of them."""
+    return c[GROUPS] * c[COLUMNS] * c[FIRST_PHASE + TAPS]
 
 
 @helper
@@ -871,7 +875,7 @@ def correlate_by_warps(row, n):
                        first_unit() // 32, n, all_threads() // 32, math.fma, T)  # fmt: skip
 
 
-@on_device(correlate_depthwise, threads=128, units=4, work=weights_of)
+@on_device(correlate_depthwise, threads=128, units=4, work=depthwise_weights_of)
 def correlate_depthwise_by_warps(row, n):
     """The same with one channel in each group."""
     correlate_elements(at(row[0], T), at(row[1], T), at(row[2], T), shifted(row, 4), 1,
