@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import stub_driver
@@ -141,6 +143,10 @@ PROGRAMS = {  # and the kernel that they have to come to
     "rests of whole numbers": (
         lambda x, w: ((n := (x * 99).long()) % 7 - (n // -3).amax(1, keepdim=True)).sum(1),
         "rows_mul_copy_remainder_floor_divide_7",
+    ),
+    "a hundred numbers": (  # of which a launch makes float32 of the last 63
+        lambda x, w: functools.reduce(lambda y, k: y * (1 + k / 50) - 1 / (k + 1), range(50), x),
+        "fused_mul_sub_64",
     ),
     "a sum of what is written in its place": (
         lambda x, w: ((p := x @ x.t()), (y := (x.tanh() @ x.t() + p) * 2.5), (y * p).sum(1), y @ x)[

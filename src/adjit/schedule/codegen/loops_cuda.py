@@ -35,6 +35,10 @@ from .loops import COLUMN, CONTIGUOUS, REPEATED, ROW, STRIDED, TURNED, assemble,
 THREADS = 256
 WIDE = 16  # bytes that one access moves
 MOST_AT_ONCE = 4  # elements of a thread: a body is pasted once for each
+# Lines of a body that is pasted more than once: of 61 operations and their gradients four copies took 6.2 s to
+# compile, one takes 0.6, and such a body is not waiting for memory.
+MOST_LINES = 24
+MOST_NARROWED = 63  # numbers that a launch makes float32 of: see `launcher.float_bit`
 DEVICE = "adjit.kernels.language.device"
 
 
@@ -59,25 +63,27 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
         parameters += ["inner", *(f"down_{name}" for name in columns)]
     parameters += [f"step_{name}" for name in strided]
     signature += [index] * (len(parameters) - len(signature))
-    for o in numbers:
-        parameters.append(f"word_{o.name}")
-        floating = o.dtype.is_floating_point and o.name not in flat.logical
-        signature.append(o.dtype.computed if floating else "int64")
+    kinds = [_kind_of_word(flat, o, len(numbers) - k) for k, o in enumerate(numbers)]
+    parameters += [f"word_{o.name}" for o in numbers]
+    signature += kinds
     parameters.append("n")
     signature.append(index)
 
-    head = [_number(flat, o) for o in numbers]
+    head = [_number(flat, o, kind) for o, kind in zip(numbers, kinds, strict=True)]
     if flat.nested or strided or rows:
         body = [*head, *_scattered(flat, operands, letters, axes)]
         at_once = 1
     else:
         at_once = min(MOST_AT_ONCE, WIDE // max(o.dtype.itemsize for o in operands))
+        if len(flat.lines) > MOST_LINES:
+            at_once = 1
         body = [*head, *_neighbours(flat, operands, letters, at_once)]
     text = "\n".join("    " + line for line in body)
     words = dict.fromkeys(
         ("first_unit", "all_threads", "aligned", "load_wide", "store_wide"), DEVICE
     )
     words["quotient"] = "adjit.kernels.language.abi"
+    words["scalar"] = "adjit.kernels.on_gpu.warp"
     imports = {**flat.imports, **{w: module for w, module in words.items() if f"{w}(" in text}}
     bound = {"N": index} | ({} if flat.compute is None else {"T": flat.compute.computed})
     name = f"{flat.name}_on_gpu"
@@ -91,12 +97,24 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     )
 
 
-def _number(flat: Flat, operand: Operand) -> str:
+def _kind_of_word(flat: Flat, operand: Operand, left: int) -> str:
+    """What a Python number is as a parameter, the last of `left`: a launch makes float32 of the last ones only,
+    others travel as the bits of float64."""
+    is_float = operand.dtype.is_floating_point and operand.name not in flat.logical
+    is_narrowed = operand.dtype.computed == "float32"
+    if not is_float or (is_narrowed and left > MOST_NARROWED):
+        return "int64"
+    return operand.dtype.computed
+
+
+def _number(flat: Flat, operand: Operand, kind: str) -> str:
     """The line that reads a Python number from its word."""
     word = f"word_{operand.name}"
     value = value_name(operand.name, flat.compute)
     if operand.name in flat.logical:
         return f"{value} = {word} != 0"
+    if kind == "int64" and operand.dtype.is_floating_point:
+        return f"{value} = scalar({word}, float32)"
     letter = "T" if operand.dtype is flat.compute else operand.dtype.computed
     return f"{value} = {letter}({word})"
 
