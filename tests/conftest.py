@@ -80,7 +80,10 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="module", autouse=True)
 def what_is_there_is_old():
-    """What earlier files have left, millions of objects, would take the collector a second each time."""
+    """What earlier files have left, millions of objects, would take the collector a second each time; and where
+    there are many plans, structures have to come more often until they get one."""
+    plan_cache.wait()
+    plan_cache.clear()
     gc.collect()
     gc.freeze()
 

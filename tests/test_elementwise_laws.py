@@ -20,8 +20,10 @@ from adjit.kernels.language.abi import SIGNATURE
 from adjit.kernels.language.target import compile_function
 
 import adjit
+from adjit.graph import elementwise_record
 from adjit.graph.elementwise import Elementwise, elementwise, scalar_functions
 from adjit.graph.export import export, methods, namespace
+from adjit.graph.record import MOST_MET_ONCE
 from adjit.graph.registry import registry
 from adjit.schedule.codegen.body import parse, special
 from adjit.schedule.jit import native
@@ -850,3 +852,85 @@ def test_a_bound_with_dimensions_does_not_go_with_a_number() -> None:
     for bound in (adjit.zeros(3), adjit.tensor(0.0, requires_grad=True)):
         with pytest.raises(TypeError, match=r"clamp\(\) received an invalid combination"):
             x.clamp(bound, 1)
+
+
+def told(op_record):
+    """All that recording, running and fusing see of a record."""
+    recipe = op_record.recipe
+    fields = {
+        name: getattr(recipe, name)
+        for name in sorted(
+            {n for kind in type(recipe).__mro__ for n in getattr(kind, "__slots__", ())}
+        )
+        if name not in ("serial", "__weakref__")
+    }
+    fields["steps"] = [(step.source, step.n, step.grain) for step in recipe.steps]
+    own = ["operands", "numbers", "compute", "floating", "uniform", "whole", "differentiable"]
+    return fields | {name: getattr(op_record, name) for name in own}
+
+
+@named(OPS)
+def test_of_dense_operands_the_size_is_all_that_is_looked_at_anew(op):
+    """What is known of one shape, turned to another, is what is known of that when it comes first."""
+    kind = next(
+        (k for k in (adjit.float32, adjit.int32, adjit.bool) if accepts(op, *[k] * op.arity)), None
+    )
+    if kind is None:
+        pytest.skip("takes several dtypes")
+    shapes = [(3,), (1,), (1, 1), (1, 5), (2, 3), (70, 40), (300, 200)]
+    numbers = [()] if op.arity == 1 else [(), (0,), (op.arity - 1,)]
+    for places in numbers:
+        seen = []
+        for first in (shapes, shapes[::-1]):
+            op.op_records.clear()
+            op.sizes.cousins.clear()
+            found = {}
+            for shape in first:
+                operands = [
+                    2 if k in places else adjit.ones(shape, dtype=kind) for k in range(op.arity)
+                ]
+                try:
+                    found[shape] = told(elementwise_record.plan(op, tuple(operands)))
+                except (RuntimeError, NotImplementedError, TypeError) as error:
+                    found[shape] = str(error)
+            assert len(op.sizes.cousins) <= 1
+            seen.append(found)
+        for shape in shapes:
+            assert seen[0][shape] == seen[1][shape], (places, shape)
+    op.op_records.clear()
+    op.sizes.cousins.clear()
+
+
+def test_what_comes_once_is_not_kept():
+    op = registry["mul"]
+    record = lambda n: adjit.ones(n) * adjit.ones(n)  # noqa: E731
+    for n in range(30011, 30011 + MOST_MET_ONCE):
+        record(n)
+    before = len(op.op_records)
+    for n in range(31000, 31000 + 3 * MOST_MET_ONCE):
+        assert record(n).sum().item() == n
+    assert len(op.op_records) == before
+    for _ in range(2):  # whose record has gone, and now stays
+        assert record(31000).shape == (31000,)
+        for n in range(32000, 32000 + 2 * MOST_MET_ONCE):
+            record(n)
+    assert len(op.op_records) > before
+
+
+def test_other_kinds_of_operands_have_no_cousins_among_dense_ones():
+    """Numbers, broadcast, transposed, of no elements, large ones: each beside what NumPy makes of it."""
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for a, b in (
+        (x, x), (x, x[0]), (x, x[:, :1]), (x.T, x.T), (x[:, ::2], x[:, ::2]), (x[:0], x[:0]), (x, x[:1]),
+        (x[0], x[0]), (x, x.astype(np.float64)), (x, x.astype(np.int32)),
+        (np.ones((300, 300), np.float32),) * 2,
+    ):  # fmt: skip
+        found = adjit.tensor(a) * adjit.tensor(b)
+        np.testing.assert_array_equal(found.numpy(), a * b)
+        assert found.shape == (a * b).shape
+    for number in (2, 2.5, True):
+        for kind in (adjit.float32, adjit.int64, adjit.bool):
+            for n in (3, 5):
+                made = adjit.ones(n, dtype=kind) * number
+                assert made.dtype == adjit.result_type(adjit.ones(n, dtype=kind), number)
+                assert made.tolist() == [number * 1] * n

@@ -1284,6 +1284,38 @@ def test_a_large_graph_has_to_come_back_twice(length, sightings, plans, monkeypa
         assert bool(plans) == (seen >= sightings)
 
 
+def test_where_there_are_many_plans_a_structure_has_to_come_more_often(monkeypatch):
+    """Sizes that data decide may be ever others."""
+    monkeypatch.setattr(config, "HOT", 2)
+    monkeypatch.setattr(plan_cache, "CROWD", 8)
+    plan_cache.clear()
+
+    def planned():
+        return sum(entry.plan is not None for entry in plan_cache.entries.values())
+
+    def times_until_planned(n):
+        x = T.ones(n)
+        x.tolist()
+        before = planned()
+        for seen in range(1, 20):
+            found = (x * 2 + 1).sum().item()  # pytest would hold what is in an assert
+            assert found == 3 * n
+            if planned() > before:
+                return seen
+        return None
+
+    needed = [times_until_planned(n) for n in range(3000, 3020)]
+    assert needed == [2] * 8 + [3] * 8 + [4] * 4
+
+    x = T.ones(3100)
+    x.tolist()
+    for _ in range(3):
+        (x * 2 + 1).sum().item()
+    for _ in range(8):  # fewer again: what has come more often than is asked for now gets its plan
+        plan_cache.entries.pop(next(iter(plan_cache.entries)))
+    assert times_until_planned(3100) == 1
+
+
 def test_structures_that_never_come_back_are_not_kept(monkeypatch):
     monkeypatch.setattr(config, "HOT", 3)
     monkeypatch.setattr(plan_cache, "MAX_PLANS", 10)

@@ -26,15 +26,17 @@ from ..shapes import (
 )
 from . import primitives
 from .levels import innermost, tracers
-from .node import NewTensor, Node, Spec, TensorBase, as_reported, spec_of
+from .node import NewTensor, Node, Spec, TensorBase, as_reported, dense_spec, spec_of
 from .op_record import ElementwiseOp, Number, OpRecord
 from .record import (
     INFERENCE,
     MAX_RECIPES,
+    MOST_MET_ONCE,
     common_device,
     edge_of,
     find_device_steps,
     give_history,
+    is_met_again,
     is_tensor,
     make_storage,
     make_tensor,
@@ -169,6 +171,12 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
     specs = [s for _, s in described if isinstance(s, Spec)]
     if not specs:
         raise no_tensor(op.name, "input", 1, operands[0])
+    form = _form_of(described)
+    cousin = op.sizes.cousins.get(form) if form is not None else None
+    if cousin is not None:
+        op_record = _resized(cousin, described, specs)
+        _remember(op, key, op_record)
+        return op_record
     place = common_device(specs, with_numbers=True)
     shape = broadcast_shapes(*[s.shape for s in specs])
     kinds = [
@@ -199,10 +207,77 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
         differentiable=op.differentiable and out_kind.is_floating_point,
         uniform=not op.body.whole,
     )
+    _remember(op, key, op_record)
+    if form is not None:
+        op.sizes.cousins[form] = op_record
+    return op_record
+
+
+def _remember(op: ElementwiseOp, key: list[Spec | type], op_record: OpRecord) -> None:
+    """Keep what is known for the next time; if it comes for the first time, until some others have."""
     if len(op.op_records) >= MAX_RECIPES:
         op.op_records.clear()
-    op.op_records[key[0] if len(key) == 1 else tuple(key)] = op_record
-    return op_record
+    found = key[0] if len(key) == 1 else tuple(key)
+    op.op_records[found] = op_record
+    if not is_met_again((op.name, *key)):
+        op.sizes.met_once.append(found)
+        if len(op.sizes.met_once) > MOST_MET_ONCE:
+            op.op_records.pop(op.sizes.met_once.popleft(), None)
+
+
+# Where data decide on sizes (what a mask chooses, a batch of ever other length), each call would be looked at
+# anew, for 27 us. Operands that lie dense in one shape differ in no more than that.
+MOST_OF_A_FORM = 1 << 16  # elements, up to which kernels do not depend on how many there are
+
+
+def _form_of(described: Sequence[tuple[str, Spec | dtype]]) -> tuple[object, ...] | None:
+    """What dense operands of one shape are but for that; None for others."""
+    first: Spec | None = None
+    form: list[object] = []
+    for _, s in described:
+        if not isinstance(s, Spec):
+            form.append((s,))
+            continue
+        if first is None:
+            if not s.ndim or not 0 < s.numel <= MOST_OF_A_FORM or s.device is not devices.CPU:
+                return None
+            first = s
+        if not s.contiguous or s.chosen or s.shape != first.shape or s.device is not first.device:
+            return None
+        form.append(s.dtype)
+    return tuple(form)
+
+
+def _resized(
+    cousin: OpRecord, described: Sequence[tuple[str, Spec | dtype]], specs: Sequence[Spec]
+) -> OpRecord:
+    """What is known of an op on dense operands of one shape, for those of another."""
+    known, (first, *_) = cousin.recipe, specs
+    out_spec = dense_spec(first.shape, known.spec.dtype)
+    strides = out_spec.strides
+    (step,) = known.steps
+    recipe = Recipe(
+        known.name, tuple(specs), (out_spec,), [Step(step.source, first.numel, step.grain)],
+        known.constants, scalars=known.scalars,
+    )  # fmt: skip
+    element = known.fusion.element
+    assert element is not None  # `elementwise_recipe` gives each one
+    inputs, outputs = (
+        tuple([o if o.strides is None else Operand(o.name, o.dtype, strides) for o in given])
+        for given in (element.inputs, element.outputs)
+    )
+    element = Element(element.body, element.wanted, element.compute, inputs, outputs, first.shape)
+    wide = first.numel if first.numel >= config.MIN_FUSED else 0
+    recipe.fusion = Fusible(element=element, wide=wide)
+    return OpRecord(
+        recipe,
+        tuple([s if isinstance(s, Spec) else None for _, s in described]),
+        cousin.numbers,
+        cousin.compute,
+        whole=cousin.whole,
+        differentiable=cousin.differentiable,
+        uniform=cousin.uniform,
+    )
 
 
 def number_of(op: ElementwiseOp, name: str, compute: dtype) -> Operand:

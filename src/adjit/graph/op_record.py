@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -66,6 +67,7 @@ class ElementwiseOp(GradOp, Protocol):
     laid_by: Sequence[int]  # operands, first that whose order of axes counts first; none: C order
     straight: str
     op_records: dict[OpKey, OpRecord]
+    sizes: OtherSizes
     saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients
     dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]]
 
@@ -85,8 +87,8 @@ class OpRecord(GradContext):
     """An elementwise op on operands of given specs: its lowered op, and what recording has to know besides."""
 
     __slots__ = (
-        "compute", "differentiable", "floating", "numbers", "operands", "over", "recipe", "vjps",
-        "vjps_by_spec", "vjps_on_tensors", "whole",
+        "compute", "differentiable", "floating", "numbers", "operands", "over", "recipe", "uniform",
+        "vjps", "vjps_by_spec", "vjps_on_tensors", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -107,10 +109,21 @@ class OpRecord(GradContext):
         self.compute = compute  # the dtype that the body runs in
         # A word of a number is the bits of a float, or the number itself; where both are among those of a
         # call, neither holds, and Python makes the words.
-        self.floating = compute.is_floating_point and uniform
+        self.floating, self.uniform = compute.is_floating_point and uniform, uniform
         self.whole = whole
         self.differentiable = differentiable
         # For a bare `g`, which has the spec of the result: by which operands need gradients, as bits.
         self.vjps: dict[int, Vjp] = {}
         self.vjps_on_tensors: dict[int, VjpOnTensors] = {}
         self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # for a tensor `g`: by its spec too
+
+
+class OtherSizes:
+    """What an op keeps for operands whose sizes are ever others."""
+
+    __slots__ = ("cousins", "met_once")
+
+    def __init__(self) -> None:
+        # By what dense operands of one shape are but for that.
+        self.cousins: dict[tuple[object, ...], OpRecord] = {}
+        self.met_once: deque[OpKey] = deque()  # the records that go again, the oldest first

@@ -247,6 +247,20 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 MAX_RECIPES = 4096
+MOST_MET_ONCE = 64  # of one op, whose records are kept until others come
+_met: set[int] = set()  # hashes of what was looked at once
+
+
+def is_met_again(key: tuple[object, ...]) -> bool:
+    """Whether a key comes for another time. What comes once is not worth being kept for long: where sizes are
+    ever others, the collector would go several times through all that is known of each."""
+    found = hash(key)
+    if found in _met:
+        return True
+    if len(_met) >= 4 * MAX_RECIPES:
+        _met.clear()
+    _met.add(found)
+    return False
 
 
 def common_device(specs: Sequence[Spec], *, with_numbers: bool = False) -> devices.device:

@@ -27,8 +27,12 @@ from .jit.progress import progress
 from .planning.plan import Plan
 from .planning.recipe import IN_PLACE
 
-MAX_PLANS = 1024
+MAX_PLANS = 8192  # of six operations 3 KB each
 MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
+# For every so many plans that there are a structure has to come once more: a plan takes a millisecond to lay
+# out, and one by one its nodes take 0.1 to 0.2 ms more than planned. Sizes that data decide may be ever others;
+# a long session with many graphs loses a run of each.
+CROWD = 1024
 LARGE = 256  # operations of a graph that has to come back once more: laying it out takes 10 ms and 100 KB
 QUIET = 0.5  # seconds without compiling, after which a program seems to have what it needs
 MANY = 8  # kernels to compile, above which it is worth asking how many a plan would take
@@ -58,6 +62,7 @@ _nodes = 0  # of their plans
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """The plan for a batch, None as long as it has to be dispatched. Callers hold the lock."""
     entry = entries.pop(structure.key, None)
+    is_rare = entry is None
     if entry is None:
         entry = PlanEntry()
         entry.seen = rare.pop(hash(structure.key), 0)
@@ -65,8 +70,9 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         entries[structure.key] = entry
         return entry.plan
     entry.seen += 1
-    wanted = config.HOT + (len(batch) >= LARGE and config.HOT > 1)
-    if entry.seen == wanted:
+    wanted = config.HOT + (len(batch) >= LARGE and config.HOT > 1) + len(entries) // CROWD
+    # Once, or anew where an interrupt has ended it.
+    if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
         _make(entry, batch, structure)
     elif entry.seen == 1 and batch[0].recipe.device is CPU:
         _make_at_once(entry, batch, structure)

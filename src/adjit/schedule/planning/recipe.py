@@ -149,7 +149,10 @@ _serials = itertools.count()
 
 def place_of(specs: tuple[Any, ...]) -> device:
     """Where a node with such operands and results runs: on the GPU that one of them is on."""
-    return next((s.device for s in specs if s is not None and s.device is not CPU), CPU)
+    for s in specs:
+        if s is not None and s.device is not CPU:
+            return s.device
+    return CPU
 
 
 class NamedRows(NamedTuple):
@@ -278,9 +281,9 @@ class Recipe(MemoryUse):
         self.inputs, self.outputs = inputs, outputs
         self.spec = outputs[0] if outputs else None
         self.itemsizes = tuple([0 if s is None else s.dtype.itemsize for s in inputs])
-        self.device = place_of((*outputs, *inputs))
-        self.crosses = any(
-            s is not None and s.device is not self.device for s in (*outputs, *inputs)
+        self.device = place = place_of((*outputs, *inputs))
+        self.crosses = place is not CPU and any(
+            s is not None and s.device is not place for s in (*outputs, *inputs)
         )
         self.steps, self.constants, self.scalars, self.late = steps, constants, scalars, 0
         self.count = len(inputs) + len(outputs) + len(constants) + scalars
