@@ -705,6 +705,63 @@ def test_shapes_as_tensors():
     same(told)
 
 
+@pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
+def test_derivatives_that_functions_with_a_backward_of_their_own_call(name):
+    """As attention of diffusion models and of older transformers does."""
+    rows = np.random.default_rng(0).standard_normal((2, 3, 4))
+
+    def told(L):
+        call, x = getattr(L, name), L.tensor(rows, requires_grad=True)
+        g = L.tensor(rows[::-1].copy(), requires_grad=True)
+        made = call(g, x.softmax(1), 1, L.float64)
+        found = [made, *L.autograd.grad(made.square().sum(), (x, g))]
+        by_name = call(grad_output=g, output=x, dim=-1, input_dtype=L.float64)
+        return [np.round(t.detach().numpy(), 9).tolist() for t in (*found, by_name)]
+
+    same(told)
+    if name.startswith("_log"):
+        return  # where PyTorch's checks nothing
+    for arguments in ((5, None), (1, "float"), (1, "short"), (1, "int")):
+
+        def wrong(L, dim=arguments[0], what=arguments[1]):
+            x, g = L.tensor(rows), L.tensor(rows)
+            g = (
+                g.float()
+                if what == "float"
+                else g[:1]
+                if what == "short"
+                else g.int()
+                if what == "int"
+                else g
+            )
+            with pytest.raises(Exception) as found:  # noqa: PT011
+                getattr(L, name)(g, x.int() if what == "int" else x, dim, L.float64)
+            return type(found.value).__name__, plain(str(found.value)).splitlines()[0]
+
+        same(wrong)
+
+
+def test_numbers_by_private_names():
+    adjit.manual_seed(0)
+    shapes = adjit.full((20_000,), 2.5, dtype=adjit.float64, requires_grad=True)
+    drawn = adjit._standard_gamma(shapes)
+    assert drawn.mean().item() == pytest.approx(2.5, rel=0.03)
+    assert adjit.autograd.grad(drawn.mean(), shapes)[0].sum().item() == pytest.approx(1, rel=0.05)
+    assert (adjit._standard_gamma(adjit.full((50,), 1e-5)) > 0).all()
+    parts = adjit._sample_dirichlet(adjit.tensor([[1.0, 2.0, 3.0]]).expand(20_000, 3))
+    np.testing.assert_allclose(parts.sum(-1).numpy(), 1, rtol=1e-5)
+    np.testing.assert_allclose(parts.mean(0).numpy(), [1 / 6, 2 / 6, 3 / 6], rtol=0.05)
+    with pytest.raises(NotImplementedError, match="\"gamma_cpu\" not implemented for 'Long'"):
+        adjit._standard_gamma(adjit.ones(2, dtype=adjit.int64))
+
+
+@pytest.mark.parametrize("name", ["spmm", "dsmm"])
+def test_products_by_names_that_are_of_sparse_ones_too(name):
+    rows = np.arange(6.0).reshape(2, 3)
+    same(lambda L: getattr(L, name)(L.tensor(rows), L.tensor(rows).t()).tolist())
+    same(lambda L: getattr(L, name)(mat2=L.tensor(rows).t(), input=L.tensor(rows)).tolist())
+
+
 @pytest.mark.parametrize("text", [
     "_utils._element_size(L.float64)", "_utils._element_size(L.bool)", "_utils._element_size(L.bfloat16)",
     "_utils._element_size(3)", "nn.modules.transformer._get_activation_fn('relu')(L.tensor([-1.0, 2.0]))",

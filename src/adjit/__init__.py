@@ -172,6 +172,8 @@ try:
         typename,
     )
     from .ops.creation import _reshape_from_tensor, _shape_as_tensor
+    from .ops.sampling import _sample_dirichlet, _standard_gamma
+    from .ops.softmax import _log_softmax_backward_data, _softmax_backward_data
     from .serialization import load, save
     from .version import __version__
 finally:

@@ -61,7 +61,7 @@ SUBJECTS = (
         "Sparse, quantised and half-precision tensors",
         "use dense float32 or float64 tensors",
         """sparse sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor
-        sparse_csc_tensor sparse_csr_tensor nested spmm hspmm dequantize
+        sparse_csc_tensor sparse_csr_tensor nested hspmm dequantize
         quantize_per_channel quantize_per_tensor quantize_per_tensor_dynamic""",
     ),
     Subject(

@@ -524,7 +524,7 @@ def class_rows(x: Tensor) -> Tensor:
     return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x.reshape(1, -1)
 
 
-@operation("LogSoftmaxBackwardBackward0")
+@operation("LogSoftmaxBackwardDataBackward0")
 def cross_entropy_backward(
     scale: Tensor, x: Tensor, target: Tensor, logs: Tensor, ignored: int
 ) -> Tensor:

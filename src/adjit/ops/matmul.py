@@ -324,7 +324,9 @@ def check_expands(x: Tensor, shape: Sequence[int]) -> None:
 # --------------------------------------------------------------------------- matrices
 
 
-@export(method=True, out=True)
+@export(
+    method=True, name=("mm", "dsmm", "spmm"), out=True
+)  # there: also where one of them is sparse
 @operation("MmBackward0")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices, without broadcasting.

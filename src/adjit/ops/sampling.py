@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from .. import dtypes
 from ..dtypes import float32
+from ..graph import record
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -61,6 +63,21 @@ def _(g: Tensor, alpha: Tensor, out: Tensor) -> Any:
 
 
 log_gamma_numbers.draws_for("values")
+
+
+def _standard_gamma(self: Tensor, generator: Generator | None = None) -> Tensor:
+    """Gamma numbers of rate 1, none of them 0. Differentiable in their shapes, along the draw."""
+    record.check_tensor("_standard_gamma", "self", 1, self)
+    check_floating("gamma", self)
+    least = dtypes.finfo(self.dtype).tiny
+    return log_gamma_numbers(self, generator).exp().clamp(min=least)
+
+
+def _sample_dirichlet(self: Tensor, generator: Generator | None = None) -> Tensor:
+    """Numbers that add up to 1 along the last axis, as often drawn as Dirichlet's distribution says."""
+    record.check_tensor("_sample_dirichlet", "self", 1, self)
+    check_floating("dirichlet", self)
+    return log_gamma_numbers(self, generator).softmax(-1)
 
 
 # --------------------------------------------------------------------------- counts

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph import record
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
@@ -68,7 +69,7 @@ def _(g, out, axis):  # type: ignore[no-untyped-def]
 softmax_axis.batched_over("axis")
 
 
-@operation("SoftmaxBackwardBackward0")
+@operation("SoftmaxBackwardDataBackward0")
 def softmax_backward(upper: Tensor, softmaxed: Tensor, axis: int) -> Tensor:
     """`softmaxed * (upper - sum(upper * softmaxed))` along an axis."""
     return along(SOFTMAX_BACKWARD, [upper, softmaxed], axis)
@@ -113,7 +114,7 @@ def checked(name: str, x: Tensor, dtype: DType | None) -> Tensor:
     return x
 
 
-@operation("LogSoftmaxBackwardBackward0")
+@operation("LogSoftmaxBackwardDataBackward0")
 def log_softmax_backward(upper: Tensor, logs: Tensor, axis: int) -> Tensor:
     """`upper - exp(logs) * sum(upper)` along an axis."""
     return along(LOG_SOFTMAX_BACKWARD, [upper, logs], axis)
@@ -126,6 +127,48 @@ def _(g, upper, logs, axis):  # type: ignore[no-untyped-def]
 
 
 log_softmax_backward.batched_over("axis")
+
+
+def _softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType
+) -> Tensor:
+    """What a softmax makes of the gradient of its result, for functions that write their own backward."""
+    axis = _check_backward("softmax", grad_output, output, dim, input_dtype)
+    out: Tensor = softmax_backward(grad_output, output, axis)
+    return out
+
+
+def _log_softmax_backward_data(
+    grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType
+) -> Tensor:
+    """The same of the logarithm of a softmax."""
+    axis = _check_backward("log_softmax", grad_output, output, dim, input_dtype)
+    out: Tensor = log_softmax_backward(grad_output, output, axis)
+    return out
+
+
+def _check_backward(name: str, grad: Tensor, output: Tensor, dim: int, input_dtype: DType) -> int:
+    """The axis; raises for what a gradient and a result cannot be together."""
+    function = f"_{name}_backward_data"
+    record.check_tensor(function, "grad_output", 1, grad)
+    record.check_tensor(function, "output", 2, output)
+    dtypes.check(input_dtype)
+    axis = wrap_dim(dim, output.ndim)
+    if grad.shape != output.shape:
+        raise RuntimeError(
+            "Expected tensor for argument #1 'grad' to have same size as tensor for argument #2 'output'; but "
+            f"{[*grad.shape]} does not equal {[*output.shape]} (while checking arguments for {name}_backward)"
+        )
+    if not grad.dtype.is_floating_point:
+        where = "lastdim_" if axis == output.ndim - 1 else ""
+        raise NotImplementedError(
+            f"\"{name}_backward_{where}kernel_impl\" not implemented for '{grad.dtype.legacy}'"
+        )
+    if grad.dtype is not output.dtype:
+        raise RuntimeError(
+            f"expected scalar type {grad.dtype.legacy} but found {output.dtype.legacy}"
+        )
+    return axis
 
 
 @export(method=True, out=True)
