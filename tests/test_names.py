@@ -755,6 +755,22 @@ def test_numbers_by_private_names():
         adjit._standard_gamma(adjit.ones(2, dtype=adjit.int64))
 
 
+def test_a_conjugation_in_place_counts_as_a_write():
+    def told(L):
+        x = L.ones(3, requires_grad=True)
+        y = x * 2
+        before = y._version
+        assert y.conj_physical_() is y
+        found = [y._version - before, L.autograd.grad(y.sum(), x)[0].tolist()]
+        for t in (x, x[1:]):
+            with pytest.raises(RuntimeError) as error:
+                t.conj_physical_()
+            found.append(str(error.value))
+        return found
+
+    same(told)
+
+
 @pytest.mark.parametrize("name", ["spmm", "dsmm"])
 def test_products_by_names_that_are_of_sparse_ones_too(name):
     rows = np.arange(6.0).reshape(2, 3)

@@ -63,14 +63,17 @@ for _name in ("conj_physical", "resolve_conj", "resolve_neg"):
 
 @export(method="conj_physical_", name="conj_physical_")
 def conj_physical_(input: Tensor) -> Tensor:
-    """Conjugate in place: a real tensor stays as it is.
+    """Conjugate in place: a real tensor stays as it is, but counts as written.
+
+    Raises:
+        RuntimeError: for a leaf that requires gradients.
 
     Example:
         >>> adjit.tensor([1., -2.]).conj_physical_()
         tensor([ 1., -2.])
     """
     check_tensor("conj_physical_", "input", 1, input)
-    return input
+    return input.copy_(input)
 
 
 @export(method=True)
