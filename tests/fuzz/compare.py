@@ -67,7 +67,7 @@ ON_PURPOSE = {
     r"\bcross\(": "PyTorch rounds one of two products that it subtracts, which may be all there is",
     r"\bbatch_norm\(.*\b(v\d+)\b.*\b\1\b": "PyTorch writes averages, then reads weights",
     r"\bsoft_margin_loss": "PyTorch's overflows",
-    r"\bunsafe_(?:split|chunk)": "parts share memory in PyTorch, which says not to write into one and read the other",
+    r"\bunsafe_(?:split|chunk)": "there parts share memory, of which only one may be used once one is written",
     r"\b(?:elu|celu|selu)_\(": "PyTorch's gradient at NaN is another one in place",
     r"\b(?:softshrink|hardswish)": "PyTorch's gradient at NaN depends on where in a vector that is",
     r"\baddmm\(.*alpha=": "in PyTorch 0 times a product is 0, whatever that is",

@@ -324,9 +324,7 @@ def check_expands(x: Tensor, shape: Sequence[int]) -> None:
 # --------------------------------------------------------------------------- matrices
 
 
-@export(
-    method=True, name=("mm", "dsmm", "spmm"), out=True
-)  # there: also where one of them is sparse
+@export(method="mm", name=("mm", "dsmm", "spmm"), out=True)
 @operation("MmBackward0")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices, without broadcasting.
