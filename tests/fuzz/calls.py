@@ -181,7 +181,8 @@ T.trapezoid({f}, dim={dim}); T.trapz({f}, {s}); T.cumulative_trapezoid({x}); T.c
 # ----- matrices -----
 
 MATRICES = """
-{f2}.mm({right}); T.spmm({f2}, {right}); T.dsmm({f2}, {right}); {x2}.matmul({right}); {f1}.matmul({right}); {f3}.matmul({right}); {f4}.matmul({right})
+{f2}.mm({right}); T.spmm({f2}, {right}); T.dsmm({f2}, {right})
+{x2}.matmul({right}); {f1}.matmul({right}); {f3}.matmul({right}); {f4}.matmul({right})
 {f3}.bmm({batch}); {f2}.mv({row}); {x1}.dot({same1}); {f1}.vdot({same1}); {f1}.inner({same1})
 {f2}.inner({f2}); {f1}.outer({f1}); {f1}.ger({f1}); T.addmm({bias_of_product})
 T.addmm({bias_of_product}, beta={number}, alpha={factor}); T.addmv({bias_of_mv}); T.addr({bias_of_outer})
