@@ -45,9 +45,8 @@ def put_class(args, start, stop):
         for c in range(classes):
             out[first + c * places] = T(0)
         wanted = target[unit]
-        if (
-            wanted != ignored and 0 <= wanted < classes
-        ):  # a GPU comes here whatever `pick_class` has found
+        # A GPU comes here whatever `pick_class` has found.
+        if wanted != ignored and 0 <= wanted < classes:
             out[first + wanted * places] = -value[unit]
 
 

@@ -247,7 +247,9 @@ HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 MAX_RECIPES = 4096
-MOST_MET_ONCE = 64  # of one op, whose records are kept until others come
+MOST_MET_ONCE = (
+    256  # of one op, whose records stay until others come: large networks have half as many shapes
+)
 _met: set[int] = set()  # hashes of what was looked at once
 
 

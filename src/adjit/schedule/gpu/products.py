@@ -31,7 +31,7 @@ from ..planning.recipe import Recipe, Source
 
 MOST_WORKSPACE = 32 << 20  # bytes, what NVIDIA recommends for Hopper
 WORKSPACE_ALIGNMENT = (
-    256  # bytes, as cuBLASLt's errors say; blocks of the pool lie at multiples of 512
+    256  # bytes, as cuBLASLt's log says; blocks of the pool lie at multiples of 512
 )
 MOST_CALLS = 4096  # whose algorithms are kept
 
