@@ -862,8 +862,10 @@ def told(op_record):
         for name in sorted(
             {n for kind in type(recipe).__mro__ for n in getattr(kind, "__slots__", ())}
         )
-        if name not in ("serial", "__weakref__")
+        if name not in ("head", "serial", "__weakref__")
     }
+    kernels = [step.source.address for step in recipe.steps]
+    assert recipe.head in ((), recipe.heads(kernels))  # there once its kernel is
     fields["steps"] = [(step.source, step.n, step.grain) for step in recipe.steps]
     own = ["operands", "numbers", "compute", "floating", "uniform", "whole", "differentiable"]
     return fields | {name: getattr(op_record, name) for name in own}

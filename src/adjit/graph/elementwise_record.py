@@ -269,6 +269,7 @@ def _resized(
     element = Element(element.body, element.wanted, element.compute, inputs, outputs, first.shape)
     wide = first.numel if first.numel >= config.MIN_FUSED else 0
     recipe.fusion = Fusible(element=element, wide=wide)
+    recipe.find_heads()
     return OpRecord(
         recipe,
         tuple([s if isinstance(s, Spec) else None for _, s in described]),

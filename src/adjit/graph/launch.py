@@ -142,6 +142,7 @@ def _launch_recipe(
         made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
     find_device_steps(recipe)
+    recipe.find_heads()
     folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
     recipe.fusion = Fusible(
         row=RowCall(row, bind["T"], words) if row else None,

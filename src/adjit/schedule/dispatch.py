@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 from ..atomic import Calls
@@ -189,11 +188,7 @@ def _rows(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
 def _head(recipe: Any) -> tuple[int, ...]:
     """The first words of the rows of a recipe, whose kernels are linked then."""
     if not recipe.head:
-        arguments = recipe.count - bool(
-            recipe.write
-        )  # a write has the old value's memory as its result
-        rows = [(link(step.source), step.n, step.grain, arguments) for step in recipe.steps]
-        recipe.head = tuple(chain.from_iterable(rows))
+        recipe.head = recipe.heads([link(step.source) for step in recipe.steps])
     return recipe.head
 
 

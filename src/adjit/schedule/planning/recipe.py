@@ -306,6 +306,23 @@ class Recipe(MemoryUse):
         self.pick, self.picks, self.moves = -1, None, False
         self.fusion, self.fallible, self.draw = Fusible(), fallible, None
 
+    def heads(self, kernels: Sequence[int]) -> tuple[int, ...]:
+        """The first words of its rows, given where its kernels begin."""
+        arguments = self.count - bool(self.write)  # one has the old value's memory as its result
+        return tuple(
+            [
+                word
+                for kernel, step in zip(kernels, self.steps, strict=True)
+                for word in (kernel, step.n, step.grain, arguments)
+            ]
+        )
+
+    def find_heads(self) -> None:
+        """Let machine code run it at once, if its kernels are there."""
+        kernels = [step.source.address for step in self.steps]
+        if self.device is CPU and all(kernels):
+            self.head = self.heads(kernels)
+
 
 class DeviceSource(NamedTuple):
     """The text of a kernel for a GPU, and how it is launched.
