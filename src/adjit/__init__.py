@@ -184,6 +184,7 @@ finally:
 newaxis = None
 paths.put_in_place()
 globals().update(_namespace[""])
+dsmm = spmm = _namespace[""]["mm"]  # PyTorch's products of sparse matrices take dense ones too
 globals().update(_ops.creation.legacy_types)
 globals().update(_foreach.functions)
 globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_FUNCTIONS})

@@ -324,7 +324,7 @@ def check_expands(x: Tensor, shape: Sequence[int]) -> None:
 # --------------------------------------------------------------------------- matrices
 
 
-@export(method="mm", name=("mm", "dsmm", "spmm"), out=True)
+@export(method=True, out=True)
 @operation("MmBackward0")
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices, without broadcasting.
