@@ -1107,3 +1107,21 @@ def test_indices_that_are_not_neighbours(shape, axes, turned, moved_for_a_row, m
                     for d, k in enumerate(names)
                 )
             ].tolist()
+
+
+def test_no_index_names_an_element_of_nothing():
+    """Though a result of no elements is nothing to look into."""
+    x, places, values = np.zeros((3, 0)), np.zeros((3, 2), np.int64), np.ones((3, 2))
+    for call in (
+        lambda T, x, i, v: x.scatter(1, i, v),
+        lambda T, x, i, v: x.scatter(1, i, 2.0),
+        lambda T, x, i, v: x.scatter_add(1, i, v),
+        lambda T, x, i, v: x.clone().scatter_add_(1, i, v),
+        lambda T, x, i, v: x.scatter_reduce(1, i, v, "amax"),
+        lambda T, x, i, v: x.gather(1, i),
+    ):
+        agree_in_error(call, x, places, values)
+    with pytest.raises(RuntimeError, match="index 0 is out of bounds for dimension 1 with size 0"):
+        adjit.tensor(x).index_reduce(1, adjit.tensor([0, 0]), adjit.tensor(values), "prod")
+    nothing = adjit.tensor(x).scatter_add(1, adjit.zeros(3, 0, dtype=adjit.int64), adjit.tensor(x))
+    assert nothing.shape == (3, 0)

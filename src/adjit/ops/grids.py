@@ -164,6 +164,9 @@ def write_to_grid(
     """`x` with the elements that `index` names changed by those of `source`, recorded."""
     if index.numel() == 0:
         return x.clone()
+    if x.numel() == 0:  # a result that nobody looks into would not tell
+        first = index.reshape(-1)[0].item()
+        raise RuntimeError(f"index {first} is out of bounds for dimension {dim} with size 0")
     places, values, base = at_least_1d(index), at_least_1d(source), at_least_1d(x.contiguous())
     places = places.to(dtypes.int64)
     rows, adds = rows_of(dim, places, base.shape), scalars == (kernels.SUM,)
