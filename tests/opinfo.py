@@ -94,6 +94,8 @@ def translated(value: Any) -> Any:
         return getattr(adjit.nn, type(value).__name__)()
     if not callable(value) or isinstance(value, type):
         return value
+    if isinstance(value, torch._ops.OpOverloadPacket):
+        return getattr(adjit.ops.aten, value.__name__)
     if id(value) in _counterparts():
         room, name = _counterparts()[id(value)]
         if not _has(room, name):

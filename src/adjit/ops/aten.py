@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..tensor import Tensor
-from . import joining
+from . import joining, softmax
 
 
 def _slice(
@@ -30,7 +30,9 @@ def _sparse(*args: Any, **kwargs: Any) -> NoReturn:
 
 # What is no method of its name, or has other parameters there.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "_log_softmax_backward_data": softmax._log_softmax_backward_data,
     "_pin_memory": lambda self: self.pin_memory(),
+    "_softmax_backward_data": softmax._softmax_backward_data,
     "_to_copy": lambda self, **kwargs: self.to(**kwargs, copy=True),
     "_sparse_addmm": _sparse,
     "_sparse_mm_reduce_impl": _sparse,
@@ -42,6 +44,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 # The names of an operator's overloads: kinds of arguments, of which the call tells anyway.
 _OVERLOADS = {
+    "_log_softmax_backward_data": "default", "_softmax_backward_data": "default",
     "_pin_memory": "default", "_sparse_addmm": "default", "_sparse_mm_reduce_impl": "default",
     "_to_copy": "default", "abs": "default", "add": "Tensor Scalar", "add_": "Tensor Scalar",
     "addmm": "default", "alias": "default", "bmm": "default", "cat": "default",
