@@ -939,7 +939,8 @@ ATEN_CALLS = [
     "permute.default(x, [2, 0, 1])", "view.default(x, [4, -1])", "expand.default(x[:, :1], [2, 5, 3])",
     "copy_.default(x.clone(), y)", "abs.default(-x)", "neg.default(x)", "exp.default(x)",
     "log.default(x + 1)", "sqrt.default(x)", "relu.default(x - 3)", "tanh.default(x)",
-    "sigmoid.default(x)",
+    "sigmoid.default(x)", "_softmax_backward_data.default(y, x.softmax(2), 2, L.float64)",
+    "_log_softmax_backward_data.default(y, x.log_softmax(-1), -1, L.float64)",
 ]  # fmt: skip
 
 
