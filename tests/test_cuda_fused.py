@@ -18,7 +18,7 @@ from adjit.schedule import plan_cache
 from adjit.schedule.codegen import fused, row_kernels
 from adjit.schedule.fusion.row_groups import Limits
 from adjit.schedule.gpu.lower import device_step
-from adjit.schedule.planning.recipe import Operand, Reduction
+from adjit.schedule.planning.recipe import Operand, Reduction, Source, Text
 
 
 def members(dtype, strides):
@@ -180,6 +180,32 @@ def test_a_program_is_fused_as_on_the_cpu_and_gives_its_bits(name, shape, monkey
         assert program(x, w) == program(x.cuda(), w.cuda())
         assert any(label.startswith(kernel) for label in stub.seen), stub.seen
         assert not any("relu" in label for label in stub.seen)
+
+
+@pytest.mark.parametrize("place", ["i * 2", "p_x[i]", "first"])
+def test_what_cannot_be_dealt_out_to_threads_is_not_written_by_all_of_them(place):
+    text = f"""
+from numpy import float32
+from adjit.kernels.language.abi import at, words
+
+
+def fused(args, start, stop):
+    p = words(args)
+    p_x = at(p[0], float32)
+    p_out = p_x
+    for unit in range(start, stop):
+        first = unit * 8
+        for j in range(8):
+            i = first + j
+            p_out[{place}] = p_x[i] + p_x[i]
+"""
+    source, mended = (
+        Source("fused", t, Text(-1)) for t in (text, text.replace(f"p_out[{place}]", "p_out[i]"))
+    )
+    with pytest.raises(NotImplementedError, match="fused writes in a loop of all threads"):
+        device_step(source, 4, (), 64, 2)
+    step = device_step(mended, 4, (), 64, 2)
+    assert "for j in range(0 + thread(), 8, threads())" in step.source.text
 
 
 def test_rows_that_have_no_room_are_not_fused(monkeypatch):

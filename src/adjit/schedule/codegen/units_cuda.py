@@ -263,7 +263,12 @@ class _Room:
                 self.imports[name] = function.__module__
         if self.by != "thread":
             together = {n for n, v in scope.items() if _is_helper(v) and self._has_lanes(v, set())}
-            dealt = _DealtOut(function.__name__, together.union(BY_WARPS), ROUNDS[self.by])
+            dealt = _DealtOut(
+                function.__name__,
+                together.union(BY_WARPS),
+                ROUNDS[self.by],
+                all_that_write=is_generated,
+            )
             definition = dealt.visit(definition)
             if dealt.found:
                 self.import_words(*dealt.rounds)
@@ -350,14 +355,23 @@ class _Rooms(ast.NodeTransformer):
 
 
 class _DealtOut(ast.NodeTransformer):
-    """Loops whose rounds do not depend on each other are dealt out to the threads of a unit."""
+    """Loops whose rounds do not depend on each other are dealt out to the threads of a unit.
 
-    def __init__(self, name: str, collective: set[str], rounds: tuple[str, str, str]) -> None:
+    What the scheduler has written may write over what it reads. There each innermost loop that writes has to be
+    dealt out: of several threads that go through all of it, some would read what others have written.
+    """
+
+    def __init__(
+        self, name: str, collective: set[str], rounds: tuple[str, str, str], *, all_that_write: bool
+    ) -> None:
         self.name, self.collective, self.rounds = name, collective, rounds
+        self.all_that_write = all_that_write
         self.found = False
 
     def visit_For(self, node: ast.For) -> Any:
         if not self._is_independent(node):
+            if self.all_that_write and self._is_innermost(node) and _stores_in(node):
+                raise NotImplementedError(f"{self.name} writes in a loop of all threads")
             return self.generic_visit(node)
         assert isinstance(node.iter, ast.Call)
         self.found = True
@@ -374,20 +388,19 @@ class _DealtOut(ast.NodeTransformer):
                 pass
             case _:
                 return False
-        inside = [n for s in node.body for n in ast.walk(s)]
-        names = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        if names & self.collective or any(
-            isinstance(n, ast.For | ast.While | ast.Return) for n in inside
-        ):
-            return False
-        followers = self._followers(node.body, variable)
-        stores = [
-            n for n in inside if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
-        ]
-        if followers is None or not stores:
+        followers, stores = self._followers(node.body, variable), _stores_in(node)
+        if not self._is_innermost(node) or followers is None or not stores:
             return False
         apart = _further_on(node.body, variable, followers)
         return all(_is_own(s.slice, apart, followers) for s in stores)
+
+    def _is_innermost(self, node: ast.For) -> bool:
+        """Whether there is no other loop in it, nor anything that threads do together."""
+        inside = [n for s in node.body for n in ast.walk(s)]
+        names = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        return not names & self.collective and not any(
+            isinstance(n, ast.For | ast.While | ast.Return) for n in inside
+        )
 
     def _followers(self, body: list[ast.stmt], variable: str) -> set[str] | None:
         """The names that change with the variable of a loop, None if a round needs the one before."""
@@ -413,6 +426,12 @@ class _DealtOut(ast.NodeTransformer):
         if isinstance(node.target, ast.Subscript):
             raise NotImplementedError(f"{self.name} adds to memory in a loop of all lanes")
         return node
+
+
+def _stores_in(node: ast.For) -> list[ast.Subscript]:
+    """What a loop writes to memory."""
+    inside = [n for s in node.body for n in ast.walk(s)]
+    return [n for n in inside if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)]
 
 
 def _further_on(body: list[ast.stmt], variable: str, followers: set[str]) -> set[str]:
