@@ -284,7 +284,7 @@ def chain_rows(args, start, stop):
     rows = axes[2]
     following = shifted(first, rows)
     for row in range(rows):
-        first[row] = NO_MORE  # a GPU follows them whatever has been found
+        first[row] = NO_MORE  # `add_chains` may run whatever is found here, as in the simulator
     if not are_rows(indices, count, axes, status):
         return  # before anything is written: a plan may have these sums over what others have read
     for i in range(count - 1, -1, -1):

@@ -54,12 +54,12 @@ def link_rows(args, start, stop):
     p = words(args)
     indices, links, status = at(p[0], I), at(p[1], I), at(p[2], I)
     count, skipped, axes, hashes = p[3], p[4], shifted(p, 5), p[10]
+    if not are_rows(indices, count, axes, status):
+        return
     rows, first, following, places = parts_of(links, count)
     for place in range(hashes):
         places[place] = NO_MORE
-    known = links[0] = 0  # a GPU takes the step whatever has been found
-    if not are_rows(indices, count, axes, status):
-        return
+    known = 0
     for i in range(count - 1, -1, -1):
         index = indices[i]
         if index == skipped:

@@ -70,6 +70,13 @@ class SimulationError(RuntimeError):
     """
 
 
+@functools.cache
+def _whole_of(kind: Any) -> Any:
+    """What Numba computes in with whole numbers of a dtype; it remembers what they are in memory."""
+    wide = {"i": np.int64, "u": np.uint64}.get(kind.kind)
+    return wide and type(f"{wide.__name__}_of_{kind}", (wide,), {"stored": kind.type})
+
+
 class Pointer:
     """Elements of an array from some place on; subscripts outside of the array are errors.
 
@@ -85,7 +92,7 @@ class Pointer:
         if array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError("a kernel's memory is an array of one dimension, in C order")
         self.array, self.first = array, first
-        self.whole = {"i": np.int64, "u": np.uint64}.get(array.dtype.kind)
+        self.whole = _whole_of(array.dtype)
 
     def place(self, i: Any, what: str) -> int:
         """The number of an element in the array."""
@@ -228,6 +235,11 @@ def _combine(op: Any, a: Any, b: Any) -> Any:
     return op(a, b)
 
 
+def _sort_key(value: Any) -> Any:
+    """A key has the bits of what lies in memory."""
+    return _on_host(sort.sort_key, 1)(getattr(value, "stored", type(value))(value))
+
+
 def _natural(value: Any) -> int:
     if value < 0:
         raise SimulationError(f"{value} in a division of numbers from 0 up")
@@ -239,6 +251,7 @@ ELSEWHERE: dict[int, Callable[..., Any]] = {  # functions for the CPU's compiler
     id(abi.bits_of_float): lambda value: np.float64(value).view(np.int64),
     id(abi.quotient): lambda a, b: _natural(a) // _natural(b),
     id(abi.remainder): lambda a, b: _natural(a) % _natural(b),
+    id(sort.sort_key): _sort_key,
     id(sort.size_of): lambda dtype: np.dtype(dtype).itemsize,
 }
 

@@ -133,22 +133,20 @@ def _softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType
 ) -> Tensor:
     """What a softmax makes of the gradient of its result, for functions that write their own backward."""
-    axis = _check_backward("softmax", grad_output, output, dim, input_dtype)
-    out: Tensor = softmax_backward(grad_output, output, axis)
-    return out
+    return _gradient("softmax", softmax_backward, grad_output, output, dim, input_dtype)
 
 
 def _log_softmax_backward_data(
     grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType
 ) -> Tensor:
     """The same of the logarithm of a softmax."""
-    axis = _check_backward("log_softmax", grad_output, output, dim, input_dtype)
-    out: Tensor = log_softmax_backward(grad_output, output, axis)
-    return out
+    return _gradient("log_softmax", log_softmax_backward, grad_output, output, dim, input_dtype)
 
 
-def _check_backward(name: str, grad: Tensor, output: Tensor, dim: int, input_dtype: DType) -> int:
-    """The axis; raises for what a gradient and a result cannot be together."""
+def _gradient(
+    name: str, backward: Any, grad: Tensor, output: Tensor, dim: int, input_dtype: DType
+) -> Tensor:
+    """What a function makes of the gradient of its result; raises for what these two cannot be together."""
     function = f"_{name}_backward_data"
     record.check_tensor(function, "grad_output", 1, grad)
     record.check_tensor(function, "output", 2, output)
@@ -168,7 +166,8 @@ def _check_backward(name: str, grad: Tensor, output: Tensor, dim: int, input_dty
         raise RuntimeError(
             f"expected scalar type {grad.dtype.legacy} but found {output.dtype.legacy}"
         )
-    return axis
+    out: Tensor = backward(grad, output, axis)
+    return out
 
 
 @export(method=True, out=True)
