@@ -1314,6 +1314,8 @@ def test_where_there_are_many_plans_a_structure_has_to_come_more_often(monkeypat
     for _ in range(8):  # fewer again: what has come more often than is asked for now gets its plan
         plan_cache.entries.pop(next(iter(plan_cache.entries)))
     assert times_until_planned(3100) == 1
+    monkeypatch.setattr(config, "HOT", 1)
+    assert times_until_planned(3200) == 1  # who asks for plans at once gets them
 
 
 def test_structures_that_never_come_back_are_not_kept(monkeypatch):

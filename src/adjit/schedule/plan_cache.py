@@ -70,7 +70,9 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         entries[structure.key] = entry
         return entry.plan
     entry.seen += 1
-    wanted = config.HOT + (len(batch) >= LARGE and config.HOT > 1) + len(entries) // CROWD
+    wanted = config.HOT
+    if wanted > 1:  # else somebody has asked for plans at once
+        wanted += (len(batch) >= LARGE) + len(entries) // CROWD
     # Once, or anew where an interrupt has ended it.
     if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
         _make(entry, batch, structure)
