@@ -80,10 +80,10 @@ def test_fused_programs(name, shape, monkeypatch):
             plan_cache.wait()
         return seen
 
+    # Products add up 4,000 numbers of which little is left, in cuBLAS in an order of its own.
+    atol = 1e-4 if name == "a product" else 1e-5
     for a, b in zip(last(x, w), last(x.cuda(), w.cuda()), strict=True):
-        np.testing.assert_allclose(
-            a, b, rtol=1e-4, atol=1e-5 * max(1, np.abs(b).max(initial=0) / 100)
-        )
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=atol)
 
 
 def test_random_numbers_are_those_of_the_cpu():
