@@ -1,6 +1,6 @@
 """Calls that programs are full of. On small tensors: what it costs to record and to run them, and to look
 at each result at once. On a million elements: single operations that move, count and sort, of which the
-other rows have none. And of sizes that are ever others.
+other rows have none.
 
 The results are kept and computed, so what nobody looks at does not come for free.
 """
@@ -175,22 +175,6 @@ def single(text: str, torch: Any, *arrays: np.ndarray) -> Call:
     return lambda: call(*given)
 
 
-PARTS, MOST_SIZES = 1000, (500, 2000, 20_000)
-
-
-def parts(most: int, torch: Any, x: np.ndarray) -> Call:
-    """Parts of a vector whose sizes data decide: ever others, up to `most`."""
-    whole, numbers = torch.tensor(x), np.random.default_rng(5)
-
-    def run() -> Any:
-        for size in numbers.integers(1, most, PARTS).tolist():
-            y = whole[:size]
-            found = ((y * 2 + 1).sigmoid() * y).sum().item()
-        return torch.tensor(found)
-
-    return run
-
-
 CALLS: tuple[Row, ...] = (
     *[
         Row("calls", f"one of {REPEATS}, {text}", data, {"torch": partial(repeated, text, is_write)}, REPEATS)
@@ -204,10 +188,5 @@ CALLS: tuple[Row, ...] = (
     *[
         Row("moves", f"1M elements, {text}", matrices, {"torch": partial(single, text)}, rtol=1e-4, atol=2e-5)
         for text in MOVES.strip().splitlines()
-    ],
-    *[
-        Row("sizes", f"one of {PARTS}, ((y * 2 + 1).sigmoid() * y).sum() of y = x[:n], n below {most}",
-            partial(lambda size: (uniform((size,), (-2, 2)),), most), {"torch": partial(parts, most)}, PARTS)
-        for most in MOST_SIZES
     ],
 )  # fmt: skip

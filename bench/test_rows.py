@@ -17,6 +17,7 @@ from everyday import CALLS
 from func import TRANSFORMS
 from programs import PROGRAMS
 from rows import ROWS, Row
+from sizes import SIZES
 from views import VIEWS
 
 INSTALLED = libraries.installed()
@@ -29,7 +30,7 @@ def load(name: str) -> libraries.Library:
 
 CASES = [
     pytest.param(row, name, id=f"{row.name}-{name}")
-    for row in (*ROWS, *CALLS, *PROGRAMS, *APPLICATIONS, *VIEWS, *TRANSFORMS)
+    for row in (*ROWS, *CALLS, *SIZES, *PROGRAMS, *APPLICATIONS, *VIEWS, *TRANSFORMS)
     for name, library in INSTALLED.items()
     if row.runs_in(library) and not row.note(library)
 ]

@@ -204,6 +204,7 @@ def main() -> None:
     from programs import PROGRAMS
     from rates import RATES
     from rows import ROWS
+    from sizes import SIZES
     from views import VIEWS
 
     present, asked = known.installed(options.device), options.libraries
@@ -212,7 +213,7 @@ def main() -> None:
     for library in libraries.values():
         library.set_threads(options.threads)
     rows = (
-        *ROWS, *CALLS, *PROGRAMS, *APPLICATIONS, *VIEWS, *TRANSFORMS,
+        *ROWS, *CALLS, *SIZES, *PROGRAMS, *APPLICATIONS, *VIEWS, *TRANSFORMS,
         *(RATES if options.device != "cpu" else ()),
     )  # fmt: skip
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]

@@ -9,6 +9,8 @@ ADJIT_TEST_TURN=7: of tests with many cases, which say `in_turn(n)`, one case of
 Every kernel is compiled where the suite runs first, which takes most of its time; commits take turns. Without
 it all cases are run.
 
+ADJIT_TEST_SIZES=1 makes templates as soon as sizes differ, and looks at what they make (`templates.py`).
+
 ADJIT_TEST_GUARD=1 looks at what is written beside blocks of memory (`guarded_memory.py`).
 """
 
@@ -19,6 +21,7 @@ from collections import defaultdict
 
 import guarded_memory  # before the library
 import pytest
+import templates
 
 import adjit
 from adjit import overrides
@@ -33,6 +36,10 @@ ON_EVERY_DEVICE = {
     "test_resample", "test_sampling",
     "test_scan_sort", "test_shape_ops",
 }  # fmt: skip
+
+
+if os.environ.get("ADJIT_TEST_SIZES"):
+    templates.look_at_all()
 
 
 def is_of_a_gpu(item):

@@ -17,7 +17,7 @@ KERNELS = SOURCE.parent.parent / "kernels"
 # A room may import itself, the leaf modules, and the rooms named here.
 LEAVES = {
     "absent", "atomic", "config", "cublas", "devices", "driver", "dtypes", "errors", "formats", "gpu",
-    "heap_types", "locks", "printing", "shapes", "storage", "version",
+    "heap_types", "locks", "printing", "shapes", "storage", "unknown", "version",
 }  # fmt: skip
 MAY_IMPORT = {
     "_higher_order_ops": {"func", "graph", "ops", "tensor", "utils"},

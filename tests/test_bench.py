@@ -34,6 +34,7 @@ NAMES = (
     "readme",
     "rows",
     "run",
+    "sizes",
     "table",
     "timing",
     "views",
@@ -54,7 +55,7 @@ def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) 
         "func": "TRANSFORMS",
     }
     programs = [row for module, name in groups.items() for row in getattr(bench[module], name)]
-    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *programs)
+    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *bench["sizes"].SIZES, *programs)
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
 
@@ -73,7 +74,7 @@ def test_everyday_calls_agree_with_pytorch(bench: dict[str, ModuleType]) -> None
     pytest.importorskip("torch")
     libraries, rows = bench["libraries"], bench["rows"]
     both = libraries.Torch(), libraries.Adjit()
-    for row in bench["everyday"].CALLS:
+    for row in (*bench["everyday"].CALLS, *bench["sizes"].SIZES):
         results = [rows.values_of(library, row.prepare(library)()) for library in both]
         assert rows.disagreement(row, *results) == "", row.name
 

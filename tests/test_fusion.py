@@ -1284,16 +1284,17 @@ def test_a_large_graph_has_to_come_back_twice(length, sightings, plans, monkeypa
         assert bool(plans) == (seen >= sightings)
 
 
-def test_where_there_are_many_plans_a_structure_has_to_come_more_often(monkeypatch):
+def test_where_many_batches_stay_unplanned_a_structure_has_to_come_more_often(monkeypatch):
     """Sizes that data decide may be ever others."""
     monkeypatch.setattr(config, "HOT", 2)
-    monkeypatch.setattr(plan_cache, "CROWD", 8)
+    monkeypatch.setattr(plan_cache, "CROWD", 40)
     plan_cache.clear()
 
     def planned():
         return sum(entry.plan is not None for entry in plan_cache.entries.values())
 
-    def times_until_planned(n):
+    def sightings(n):
+        """How often a structure comes until it has a plan."""
         x = T.ones(n)
         x.tolist()
         before = planned()
@@ -1304,18 +1305,13 @@ def test_where_there_are_many_plans_a_structure_has_to_come_more_often(monkeypat
                 return seen
         return None
 
-    needed = [times_until_planned(n) for n in range(3000, 3020)]
-    assert needed == [2] * 8 + [3] * 8 + [4] * 4
-
-    x = T.ones(3100)
-    x.tolist()
-    for _ in range(3):
-        (x * 2 + 1).sum().item()
-    for _ in range(8):  # fewer again: what has come more often than is asked for now gets its plan
-        plan_cache.entries.pop(next(iter(plan_cache.entries)))
-    assert times_until_planned(3100) == 1
+    needed = [sightings(n) for n in range(3000, 3120)]
+    assert needed[:3] == [2] * 3
+    assert needed == sorted(needed)
+    assert needed[-40:] == [2 + plan_cache.MOST_MORE] * 40
     monkeypatch.setattr(config, "HOT", 1)
-    assert times_until_planned(3200) == 1  # who asks for plans at once gets them
+    assert sightings(3200) == 1  # who asks for plans at once gets them
+    plan_cache.clear()
 
 
 def test_structures_that_never_come_back_are_not_kept(monkeypatch):

@@ -11,6 +11,7 @@
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
+| `ADJIT_TEMPLATES`   | a whole number ≥ 1, off | 8           | calls that differ in sizes, before templates |
 | `ADJIT_CPU`         | native, x86-64-v2, -v3, -v4 | native, or a pack's | the instructions of kernels |
 | `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code or its fallbacks |
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
@@ -57,6 +58,10 @@ def _whole(name: str, default: int) -> int:
     return int(text)
 
 
+def _whole_or_off(name: str, default: int) -> int:
+    return 0 if os.environ.get(name, "").strip() == "off" else _whole(name, default)
+
+
 def _some_of(name: str, *values: str) -> frozenset[str]:
     found = frozenset(os.environ.get(name, "").replace(",", " ").split())
     if not found <= {*values}:
@@ -73,6 +78,7 @@ HOME: str | None = os.environ.get("ADJIT_HOME") or None
 JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
 HOT: int = _whole("ADJIT_HOT", 2)
 MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
+TEMPLATES: int = _whole_or_off("ADJIT_TEMPLATES", 8)  # 0: off
 RECORDER: str = _one_of("ADJIT_RECORDER", "compiled", "python")
 LOGS: frozenset[str] = _some_of("ADJIT_LOGS", "graph_breaks", "recompiles")
 PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")

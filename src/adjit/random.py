@@ -47,6 +47,7 @@ class Generator:
     """
 
     __slots__ = ("_lock", "_offset", "_seed", "device")
+    has_no_sizes = True
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = devices.check(device)
@@ -100,12 +101,14 @@ class Generator:
 
     def advance(self, blocks: int) -> Place:
         """`reserve`, where a recipe's `draw` does this whenever it is recorded again."""
-        blocks = operator.index(blocks)  # a tensor would stay one, and so the words of later draws
         with self._lock:
             first = self._offset
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
             if state.rehearsing:
                 return place
+            blocks = operator.index(
+                blocks
+            )  # a tensor would stay one, and so the words of later draws
             self._offset = first + blocks
         if state.session is not None:
             state.session.numbers(

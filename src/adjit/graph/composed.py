@@ -23,9 +23,13 @@ from .operation import (
     OperationCall,
     Remembered,
     as_new,
+    keep_draws,
     note_call,
     remembering,
+    resized,
+    trace_alone,
 )
+from .other_sizes import OtherSizes
 from .record import is_tensor, needs_grad
 from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of
 from .state import state
@@ -42,7 +46,7 @@ def composed(function: _F) -> _F:
     Where they are it may return `op.on` as one that `normalizes`, but for `first` of several results.
     """
     run = cast(Callable[..., Results], function)
-    known = Remembered({}, {}, run, True)
+    known = Remembered({}, {}, run, True, OtherSizes(), OtherSizes())
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
@@ -85,28 +89,40 @@ def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Resul
         call = known.plain_calls[signature] = OperationCall(None)
 
     def body(given: Sequence[TensorBase]) -> Results:
-        values, named = args, kwargs
-        if given is not operands:
-            values, named = all_exchanged(args, kwargs, given)
-        before, told = [t._storage.value for t in given], errors.warnings_given
-        out = _first_of(known.function(*values, **named))
-        if any(map(_is_linked, _parts_of(out))):
-            state.deterministic = False
-            return out
-        is_written = any(
-            t._storage.value is not value for t, value in zip(given, before, strict=True)
-        )
-        if is_written or told != errors.warnings_given:
-            state.deterministic = False  # that is no result
-        return as_new(out, values)
+        if given is operands:
+            return _plainly(known, args, kwargs, given)
+        return _plainly(known, *all_exchanged(args, kwargs, given), given)
 
     if call.trace is None:
-        call.trace = SEEN_ONCE
+        again = functools.partial(_plainly, known)
+        found = resized(known.plain_sizes, signature, args, kwargs, again, trace_alone)
+        call.trace = found or SEEN_ONCE
+        keep_draws(call)
+        if isinstance(call.trace, Trace):
+            known.plain_sizes.keep(known.plain_calls, signature, known.function, is_made=True)
+            return _again(call.trace, operands)
     elif call.trace is SEEN_ONCE:
         return call.remember(operands, body)
     elif isinstance(call.trace, Trace):
         return _again(call.trace, operands)
     return body(operands)
+
+
+def _plainly(
+    known: Remembered, args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]
+) -> Results:
+    """What the function gives where nothing has a history, noted if that is not all it follows from."""
+    before, told = [t._storage.value for t in operands], errors.warnings_given
+    out = _first_of(known.function(*args, **kwargs))
+    if any(map(_is_linked, _parts_of(out))):
+        state.deterministic = False
+        return out
+    is_written = any(
+        t._storage.value is not value for t, value in zip(operands, before, strict=True)
+    )
+    if is_written or told != errors.warnings_given:
+        state.deterministic = False  # that is no result
+    return as_new(out, args)
 
 
 def _parts_of(found: Results) -> Sequence[Argument]:
@@ -124,7 +140,7 @@ def _recorded(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Res
     told = errors.warnings_given
     found = known.function(*args, **kwargs)
     if found.__class__ is NormalizedCall and told == errors.warnings_given:
-        note_call(known.calls, args, kwargs, found)
+        note_call(known.calls, known.sizes, args, kwargs, found)
     return _first_of(found)
 
 

@@ -24,7 +24,8 @@ from .fastpath import (
 )
 from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
-from .op_record import Number, OpKey, OpRecord, OtherSizes
+from .op_record import Number, OpKey, OpRecord
+from .other_sizes import OtherSizes
 from .record import is_tensor, plain_number
 from .registry import registry
 from .saved import unpack
@@ -126,7 +127,7 @@ class Elementwise(native.Native):
         self.op_records: dict[OpKey, OpRecord] = {}  # by specs, and classes of numbers
         self.sizes = OtherSizes()
         on_default_change(self.op_records.clear)
-        on_default_change(self.sizes.cousins.clear)
+        on_default_change(self.sizes.clear)
         self.arity = len(self.params)
         self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
@@ -226,10 +227,11 @@ class Elementwise(native.Native):
         variant = type(self).__new__(type(self))
         vars(variant).update(vars(self))
         variant.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
-        variant.backward_name, variant.op_records, variant.sizes = backward_name, {}, OtherSizes()
+        variant.backward_name, variant.op_records = backward_name, {}
+        variant.sizes = OtherSizes()
         variant.saves = _Saves(variant)
         on_default_change(variant.op_records.clear)
-        on_default_change(variant.sizes.cousins.clear)
+        on_default_change(variant.sizes.clear)
         variant.node_class = node_class(backward_name)
         variant.record = variant._recorder()
         variant._compile()

@@ -7,7 +7,7 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .. import config, devices, dtypes
 from ..dtypes import dtype
@@ -24,19 +24,19 @@ from ..shapes import (
     dense_in_order,
     is_dense,
 )
+from ..unknown import current
 from . import primitives
 from .levels import innermost, tracers
-from .node import NewTensor, Node, Spec, TensorBase, as_reported, dense_spec, spec_of
+from .node import NewTensor, Node, Spec, TensorBase, as_reported, spec_of
 from .op_record import ElementwiseOp, Number, OpRecord
+from .other_sizes import OtherSizes, form_of, spec_like
 from .record import (
     INFERENCE,
     MAX_RECIPES,
-    MOST_MET_ONCE,
     common_device,
     edge_of,
     find_device_steps,
     give_history,
-    is_met_again,
     is_tensor,
     make_storage,
     make_tensor,
@@ -159,24 +159,49 @@ PYTORCH_NAMES = {name: names[0] for name, names in NAMES_OF_OPERANDS.items()}
 def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
     """What is to be known of an elementwise op on operands such as these, remembered for the next time."""
     key: list[Spec | type] = []
-    described: list[tuple[str, Spec | dtype]] = []
-    for name, operand in zip(op.params, operands, strict=True):
+    described: list[Spec | dtype] = []
+    for operand in operands:
         if is_tensor(operand):
             key.append(operand._spec)
-            described.append((name, operand._spec))
+            described.append(operand._spec)
         else:
             operand = as_number(op, operand, operands)
             key.append(operand.__class__)
-            described.append((name, dtypes.of_scalar(operand)))
-    specs = [s for _, s in described if isinstance(s, Spec)]
-    if not specs:
+            described.append(dtypes.of_scalar(operand))
+    if not any(isinstance(s, Spec) for s in described):
         raise no_tensor(op.name, "input", 1, operands[0])
-    form = _form_of(described)
-    cousin = op.sizes.cousins.get(form) if form is not None else None
-    if cousin is not None:
-        op_record = _resized(cousin, described, specs)
-        _remember(op, key, op_record)
-        return op_record
+    if current() is not None:
+        return planned(op, described)
+    found = form_of(described)
+    op_record = None
+    if found is not None:
+        form, numbers = found
+
+        def make(given: Iterator[int]) -> OpRecord:
+            made = planned(op, specs_like(described, given))
+            made.kin = OtherSizes()
+            return made
+
+        op_record = op.sizes.made(form, numbers, make)
+    if op_record is None:
+        op_record = planned(op, described)
+    if len(op.op_records) >= MAX_RECIPES:
+        op.op_records.clear()
+    op_key = key[0] if len(key) == 1 else tuple(key)
+    op.op_records[op_key] = op_record
+    op.sizes.keep(op.op_records, op_key, op.name, is_made=op_record.kin is not None)
+    return op_record
+
+
+def specs_like(described: Sequence[Spec | dtype], numbers: Iterator[int]) -> list[Spec | dtype]:
+    """Operands like others, with other numbers."""
+    return [spec_like(s, numbers) if isinstance(s, Spec) else s for s in described]
+
+
+def planned(op: ElementwiseOp, operands: Sequence[Spec | dtype]) -> OpRecord:
+    """What is to be known of an elementwise op on tensors with these specs and numbers of these dtypes."""
+    described = [*zip(op.params, operands, strict=True)]
+    specs = [s for s in operands if isinstance(s, Spec)]
     place = common_device(specs, with_numbers=True)
     shape = broadcast_shapes(*[s.shape for s in specs])
     kinds = [
@@ -198,86 +223,14 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
     recipe = elementwise_recipe(
         op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
     )
-    op_record = OpRecord(
+    return OpRecord(
         recipe,
-        tuple(s if isinstance(s, Spec) else None for _, s in described),
+        tuple(s if isinstance(s, Spec) else None for s in operands),
         tuple(o.name for o in inputs if o.strides is None),
         compute,
         whole=compute.kind in "iu" and not op.attributes,  # which are looked at
         differentiable=op.differentiable and out_kind.is_floating_point,
         uniform=not op.body.whole,
-    )
-    _remember(op, key, op_record)
-    if form is not None:
-        op.sizes.cousins[form] = op_record
-    return op_record
-
-
-def _remember(op: ElementwiseOp, key: list[Spec | type], op_record: OpRecord) -> None:
-    """Keep what is known for the next time; if it comes for the first time, until some others have."""
-    if len(op.op_records) >= MAX_RECIPES:
-        op.op_records.clear()
-    found = key[0] if len(key) == 1 else tuple(key)
-    op.op_records[found] = op_record
-    if not is_met_again((op.name, *key)):
-        op.sizes.met_once.append(found)
-        if len(op.sizes.met_once) > MOST_MET_ONCE:
-            op.op_records.pop(op.sizes.met_once.popleft(), None)
-
-
-# Where data decide on sizes (what a mask chooses, a batch of ever other length), each call would be looked at
-# anew, for 27 us. Operands that lie dense in one shape differ in no more than that.
-MOST_OF_A_FORM = 1 << 16  # elements, up to which kernels do not depend on how many there are
-
-
-def _form_of(described: Sequence[tuple[str, Spec | dtype]]) -> tuple[object, ...] | None:
-    """What dense operands of one shape are but for that; None for others."""
-    first: Spec | None = None
-    form: list[object] = []
-    for _, s in described:
-        if not isinstance(s, Spec):
-            form.append((s,))
-            continue
-        if first is None:
-            if not s.ndim or not 0 < s.numel <= MOST_OF_A_FORM or s.device is not devices.CPU:
-                return None
-            first = s
-        if not s.contiguous or s.chosen or s.shape != first.shape or s.device is not first.device:
-            return None
-        form.append(s.dtype)
-    return tuple(form)
-
-
-def _resized(
-    cousin: OpRecord, described: Sequence[tuple[str, Spec | dtype]], specs: Sequence[Spec]
-) -> OpRecord:
-    """What is known of an op on dense operands of one shape, for those of another."""
-    known, (first, *_) = cousin.recipe, specs
-    out_spec = dense_spec(first.shape, known.spec.dtype)
-    strides = out_spec.strides
-    (step,) = known.steps
-    recipe = Recipe(
-        known.name, tuple(specs), (out_spec,), [Step(step.source, first.numel, step.grain)],
-        known.constants, scalars=known.scalars,
-    )  # fmt: skip
-    element = known.fusion.element
-    assert element is not None  # `elementwise_recipe` gives each one
-    inputs, outputs = (
-        tuple([o if o.strides is None else Operand(o.name, o.dtype, strides) for o in given])
-        for given in (element.inputs, element.outputs)
-    )
-    element = Element(element.body, element.wanted, element.compute, inputs, outputs, first.shape)
-    wide = first.numel if first.numel >= config.MIN_FUSED else 0
-    recipe.fusion = Fusible(element=element, wide=wide)
-    recipe.find_heads()
-    return OpRecord(
-        recipe,
-        tuple([s if isinstance(s, Spec) else None for _, s in described]),
-        cousin.numbers,
-        cousin.compute,
-        whole=cousin.whole,
-        differentiable=cousin.differentiable,
-        uniform=cousin.uniform,
     )
 
 

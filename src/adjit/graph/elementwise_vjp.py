@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
+from typing import cast
 
 from ..schedule.planning.recipe import Operand
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
-from .elementwise_record import elementwise_recipe, number_of, result_spec
+from .elementwise_record import elementwise_recipe, number_of, planned, result_spec, specs_like
 from .levels import tracers
 from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare
 from .op_record import (
@@ -26,11 +27,13 @@ from .op_record import (
     Vjp,
     VjpOnTensors,
 )
+from .other_sizes import form_of
 from .primitives import filled
 from .record import as_tensor, is_tensor, new_node, picks, picks_of
 from .saved import FREED, unpack
 from .state import state
 from .straight import mark_straight
+from .templates import Unresizable
 
 
 def elementwise_vjps(
@@ -47,7 +50,7 @@ def elementwise_vjps(
         found = op_record.vjps.get(fn.mask)
         spec = op_record.recipe.spec
         if found is None:
-            found = op_record.vjps[fn.mask] = plan_vjp(op, op_record, fn.mask, spec)
+            found = op_record.vjps[fn.mask] = vjp_for(op, op_record, fn.mask, spec)
         values, start, shared = [g], 0, 0
     elif state.grad or g.__class__ in tracers:
         return _vjps_on_tensors(op, fn, op_record, g)
@@ -55,7 +58,7 @@ def elementwise_vjps(
         spec, storage = g._spec, g._storage
         found = op_record.vjps_by_spec.get((spec, fn.mask))
         if found is None:
-            found = plan_vjp(op, op_record, fn.mask, spec)
+            found = vjp_for(op, op_record, fn.mask, spec)
             op_record.vjps_by_spec[spec, fn.mask] = found
         values, start, shared = [storage.value], g._offset, storage.shared
     passed, fits, kernels = found[:3]
@@ -98,6 +101,33 @@ def elementwise_vjps(
     if shared or len(pending) >= MAX_PENDING:
         settle()
     return results
+
+
+def vjp_for(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:
+    """What the vjp takes, made by a template where one has made what is known of the op."""
+    if op_record.kin is not None:
+        is_own = g_spec is op_record.recipe.spec
+        described = [
+            *[s or op_record.compute for s in op_record.operands],
+            *([] if is_own else [g_spec]),
+        ]
+        found = form_of(described)
+        if found is not None:
+            form, numbers = found
+
+            def make(given: Iterator[int]) -> Vjp:
+                specs = specs_like(described, given)
+                record = planned(op, specs[: op.arity])
+                if record.compute is not op_record.compute:
+                    raise Unresizable(op.name)
+                return plan_vjp(
+                    op, record, mask, record.recipe.spec if is_own else cast(Spec, specs[-1])
+                )
+
+            vjp = op_record.kin.made((mask, is_own, form), numbers, make)
+            if vjp is not None:
+                return vjp
+    return plan_vjp(op, op_record, mask, g_spec)
 
 
 def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:

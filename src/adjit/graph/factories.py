@@ -11,7 +11,8 @@ from .. import devices, dtypes, formats
 from . import calls, wrong_types
 from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
-from .operation import KnownCalls, OperationCall
+from .operation import KnownCalls, OperationCall, keep_draws, resized, trace_alone
+from .other_sizes import OtherSizes
 from .record import tensor_classes
 from .signature import Argument, Arguments, NamedArguments, Signature, all_exchanged, signature_of
 from .state import state
@@ -27,6 +28,9 @@ class Memory:
 
     def __init__(self) -> None:
         self.calls: KnownCalls = {}
+        self.sizes = OtherSizes()
+        dtypes.on_default_change(self.sizes.clear)
+        devices.on_first_gpu(self.sizes.clear)
         dtypes.on_default_change(self.calls.clear)
         devices.on_first_gpu(self.calls.clear)
 
@@ -117,6 +121,17 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
+        if found.trace is None:
+
+            def again(
+                args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]
+            ) -> Results:
+                return function(*args, **kwargs)
+
+            found.trace = resized(memory.sizes, signature, args, kwargs, again, trace_alone)
+            if found.trace is not None:
+                keep_draws(found)
+                memory.sizes.keep(memory.calls, signature, function, is_made=True)
         if isinstance(found.trace, Trace):
             starts = tuple([t._offset for t in operands]) if operands else None
             values = tuple([t._storage.value for t in operands])

@@ -70,7 +70,7 @@ class Runtime(NamedTuple):
     tensor_classes: set[type]  # with the subclasses seen so far
     pending: list[Node]
     observers: list[Sites]
-    modes_used: list[bool]
+    modes_used: list[object]
     state: State
     inference_counter: Version  # of inference tensors
     sequence: Iterator[int]  # gives the numbers of backward nodes

@@ -11,6 +11,7 @@ from ..schedule.jit.cache import instantiate
 from ..schedule.planning.recipe import Fusible, NamedRows, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
+from ..unknown import current, whole
 from .levels import is_traced, tracers
 from .node import NewTensor, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, common_device, find_device_steps, node_on, pick_all, result
@@ -37,7 +38,7 @@ def launch(
     recipe = recipe_of(
         kernel, tuple([t._spec for t in inputs]), outputs, scalars=len(scalars), **how
     )
-    return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
+    return launch_recipe(recipe, inputs, tuple(map(whole, scalars)))
 
 
 def recipe_of(
@@ -78,7 +79,8 @@ def recipe_of(
         tuple(bind.items()) if bind else None, scalars, scratch,
         tuple(messages.items()) if messages else fallible, draw, device, rows,
     )  # fmt: skip
-    recipe = _launches.get(key)
+    is_kept = current() is None  # unknown sizes are in no key
+    recipe = _launches.get(key) if is_kept else None
     if recipe is None:
         recipe = _launch_recipe(
             steps, inputs, outputs, words, bind or {}, scalars, scratch, fallible, messages or {},
@@ -90,7 +92,8 @@ def recipe_of(
         recipe.draw = draw
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
-        _launches[key] = recipe
+        if is_kept:
+            _launches[key] = recipe
     return recipe
 
 
@@ -133,13 +136,16 @@ def _launch_recipe(
     place: devices.device,
 ) -> Recipe:
     """The recipe behind a launch."""
-    made = [Step(_source(k, int(n), words, bind, place), int(n), int(size)) for k, n, size in steps]
+    made = [
+        Step(_source(k, whole(n), words, bind, place), whole(n), whole(size))
+        for k, n, size in steps
+    ]
     fails = None
     if fallible:
         fails = fallible if callable(fallible) else _status_error(messages)
     recipe = Recipe(
         made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind, place) for shape, kind in outputs]),
-        made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
+        made, tuple(map(whole, words)), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
     find_device_steps(recipe)
     recipe.find_heads()

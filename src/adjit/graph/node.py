@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -16,9 +17,13 @@ from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel, same_strides
 from ..storage import Block, Storage, Version
+from ..unknown import current, inquiries, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+
+UNREAD = object()
 
 
 class Spec:
@@ -33,7 +38,8 @@ class Spec:
     """
 
     __slots__ = (
-        "chosen", "contiguous", "device", "dtype", "extent", "ndim", "numel", "reported", "shape", "strides",
+        "_form", "chosen", "contiguous", "device", "dtype", "extent", "ndim", "numel", "reported", "shape",
+        "strides",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +52,31 @@ class Spec:
         self.numel = numel(shape)
         self.contiguous = is_contiguous(shape, strides)
         self.extent = extent(shape, strides)
+        self._form: object = UNREAD
+
+    @property
+    def form(self) -> object:
+        """What it is but for its numbers; None where no other sizes are looked for: of nothing, on other
+        devices, of memory whose order the library has chosen."""
+        if self._form is UNREAD:
+            if self.device is not CPU or self.chosen or not self.numel:
+                self._form = None
+            else:
+                is_c_order = self.strides == contiguous_strides(self.shape)
+                self._form = (self.ndim, self.dtype, is_c_order)
+        return self._form
+
+    @property
+    def is_c_order(self) -> bool:
+        """Whether its form says that the strides are those of C order."""
+        form = self.form
+        assert isinstance(form, tuple)
+        return bool(form[2])
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What it is besides its form."""
+        return tuple(self.shape) if self.is_c_order else (*self.shape, *self.strides)
 
     @property
     def nbytes(self) -> int:
@@ -56,6 +87,9 @@ class Spec:
 _specs: dict[tuple[object, ...], Spec] = {}
 _dense: dict[tuple[object, ...], Spec] = {}  # those in C order, by shape, dtype and device
 MAX_SPECS = 1 << 16
+# Those that templates have made, which go again, the oldest first: with ever other sizes few come back.
+_made_once: deque[tuple[object, ...]] = deque()
+MOST_MADE_ONCE = 1 << 11
 
 
 def spec_of(
@@ -64,6 +98,12 @@ def spec_of(
     """The shared spec; nothing depends on its identity but the speed of lookups."""
     if reported is not None and same_strides(shape, strides, reported):
         strides, reported = reported, None
+    if inquiries and (inquiry := current()) is not None:
+        texts = [tuple([text_of(n) for n in part or ()]) for part in (shape, strides, reported)]
+        made: Spec = inquiry.shared(
+            (*texts, kind, place), lambda: Spec(Size(shape), tuple(strides), kind, place, reported)
+        )
+        return made
     key: tuple[object, ...] = (
         (shape, strides, kind) if place is CPU else (shape, strides, kind, place)
     )
@@ -74,6 +114,28 @@ def spec_of(
         if len(_specs) >= MAX_SPECS:
             _specs.clear()
         spec = _specs[key] = Spec(Size(shape), tuple(strides), kind, place, reported)
+    return spec
+
+
+def known_spec(
+    shape: Size, strides: Shape, kind: dtype, numel: int, contiguous: bool, extent: int
+) -> Spec:
+    """The shared spec on the CPU, where what follows from its shape and strides is known."""
+    key = shape, strides, kind
+    spec = _specs.get(key)
+    if spec is None:
+        if len(_specs) >= MAX_SPECS:
+            _specs.clear()
+        spec = _specs[key] = Spec.__new__(Spec)
+        spec.shape, spec.strides, spec.dtype, spec.device = shape, strides, kind, CPU
+        spec.chosen, spec.reported, spec.ndim = False, strides, len(shape)
+        spec.numel, spec.contiguous, spec.extent = numel, contiguous, extent
+        spec._form = UNREAD
+        _made_once.append(key)
+        if len(_made_once) > MOST_MADE_ONCE:
+            oldest = _made_once.popleft()
+            _specs.pop(oldest, None)
+            _dense.pop((*oldest[0], oldest[2], CPU), None)  # type: ignore[misc]  # or there would be two
     return spec
 
 
@@ -119,6 +181,8 @@ def _along(axes: Sequence[tuple[int, int, int]], distance: int) -> int:
 
 def dense_spec(shape: Shape, kind: dtype, place: device = CPU) -> Spec:
     """The spec in C order."""
+    if inquiries:
+        return spec_of(shape, contiguous_strides(shape), kind, place)
     key = (*shape, kind, place)
     spec = _dense.get(key)
     if spec is None:

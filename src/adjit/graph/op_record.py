@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..dtypes import dtype
 from ..schedule.codegen.body import Body
 from ..schedule.planning.recipe import Recipe
 from .node import GradContext, GradOp, NewTensor, Spec
+
+_T = TypeVar("_T")
+_K = TypeVar("_K", bound=Hashable)
 
 PASSED, NOTHING = -1, -2  # among the sources of a vjp
 AS_IS, AS_TENSOR, FITTED = range(3)  # its fixes
@@ -54,6 +56,18 @@ Number = float | int | bool  # of Python
 OpKey = tuple[Spec | type, ...] | Spec | type
 
 
+class MemoryOfSizes(Protocol):
+    """What an op keeps for operands of ever other sizes; `other_sizes.py` has the class."""
+
+    def made(
+        self, form: Hashable, numbers: tuple[int, ...], make: Callable[[Iterator[int]], _T]
+    ) -> _T | None:
+        """What `make` gives for numbers, made by a template; None if there is none for them."""
+
+    def keep(self, entries: dict[_K, _T], key: _K, name: object, *, is_made: bool = False) -> None:
+        """Keep a new entry, for good if its key was met before."""
+
+
 class ElementwiseOp(GradOp, Protocol):
     """An elementwise op as recording needs it; `elementwise.py` has the class of all."""
 
@@ -67,9 +81,12 @@ class ElementwiseOp(GradOp, Protocol):
     laid_by: Sequence[int]  # operands, first that whose order of axes counts first; none: C order
     straight: str
     op_records: dict[OpKey, OpRecord]
-    sizes: OtherSizes
     saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients
     dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]]
+
+    @property
+    def sizes(self) -> MemoryOfSizes:
+        """What it keeps for operands of ever other sizes."""
 
     def words(
         self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Number]
@@ -87,7 +104,7 @@ class OpRecord(GradContext):
     """An elementwise op on operands of given specs: its lowered op, and what recording has to know besides."""
 
     __slots__ = (
-        "compute", "differentiable", "floating", "numbers", "operands", "over", "recipe", "uniform",
+        "compute", "differentiable", "floating", "kin", "numbers", "operands", "over", "recipe", "uniform",
         "vjps", "vjps_by_spec", "vjps_on_tensors", "whole",
     )  # fmt: skip
 
@@ -116,14 +133,18 @@ class OpRecord(GradContext):
         self.vjps: dict[int, Vjp] = {}
         self.vjps_on_tensors: dict[int, VjpOnTensors] = {}
         self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # for a tensor `g`: by its spec too
+        # The vjps of those that one template has made.
+        self.kin: MemoryOfSizes | None = None
 
+    def parts_with_sizes(self) -> tuple[object, ...]:
+        """What `resized` takes."""
+        return self.recipe, self.operands
 
-class OtherSizes:
-    """What an op keeps for operands whose sizes are ever others."""
-
-    __slots__ = ("cousins", "met_once")
-
-    def __init__(self) -> None:
-        # By what dense operands of one shape are but for that.
-        self.cousins: dict[tuple[object, ...], OpRecord] = {}
-        self.met_once: deque[OpKey] = deque()  # the records that go again, the oldest first
+    def resized(self, recipe: Recipe, operands: tuple[Spec | None, ...]) -> OpRecord:
+        """The same for operands of other sizes."""
+        made = OpRecord(
+            recipe, operands, self.numbers, self.compute, whole=self.whole,
+            differentiable=self.differentiable, uniform=self.uniform,
+        )  # fmt: skip
+        made.kin = self.kin
+        return made

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -16,6 +16,7 @@ from ..schedule.codegen.body import constant_subscripts, returned_reads, returni
 from ..schedule.jit import native
 from ..schedule.settle import settle
 from ..storage import Storage
+from ..unknown import inquiries
 from . import batching, calls, old_orders, pushing, record, wrong_types
 from .batching import Rule
 from .levels import is_traced, level_of, tracers
@@ -30,12 +31,22 @@ from .node import (
     is_bare,
     node_class,
 )
+from .other_sizes import OtherSizes, form_of, spec_like, stand_in, with_numbers
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
 from .saved import FREED, Kept, inference_save_error, pack, unpack
-from .signature import Argument, Arguments, NamedArguments, Signature, all_exchanged, signature_of
+from .signature import (
+    Argument,
+    Arguments,
+    NamedArguments,
+    Signature,
+    all_exchanged,
+    describe,
+    signature_of,
+)
 from .state import record_gradients, resume_gradients, state
 from .straight import mark_straight_along
+from .templates import Unresizable
 from .trace import (
     MAX_TRACES,
     SEEN_ONCE,
@@ -50,6 +61,7 @@ from .trace import (
 )
 
 _F = TypeVar("_F")
+_T = TypeVar("_T")
 
 
 Body = Callable[..., Results]  # of tensors and attributes
@@ -64,7 +76,7 @@ class NumberArgument(int):
 class OperationCall:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
-    __slots__ = ("attributes", "differentiable", "layout", "node_class", "op", "places", "save_plans",
+    __slots__ = ("attributes", "differentiable", "kin", "layout", "node_class", "op", "places", "save_plans",
                  "trace")  # fmt: skip
 
     def __init__(self, op: Operation | None) -> None:
@@ -77,6 +89,7 @@ class OperationCall:
         # The tensor parameters, each with -1 for one tensor, else with the length of the list.
         self.layout: list[tuple[str, int]] = []
         self.attributes: NamedArguments = {}
+        self.kin: Kin | None = None  # what it shares with others that a template has made
 
     def remember(
         self, operands: list[TensorBase], body: Callable[[Sequence[TensorBase]], Results]
@@ -133,6 +146,29 @@ def forget_draws() -> None:
 drawing_calls: list[OperationCall] = []
 active_levels: list[None] = []  # as many as are active, of all threads
 
+
+class Kin:
+    """What calls share that one template has made."""
+
+    __slots__ = ("layout", "places", "save_plans", "vjps")
+    has_no_sizes = True
+
+    def __init__(self, call: OperationCall) -> None:
+        self.layout, self.places = call.layout, call.places or []
+        self.save_plans: dict[
+            tuple[bool, ...], SavePlan
+        ] = {}  # of the first call that asked for one
+        self.vjps = OtherSizes()
+
+
+class ResizedCall(NamedTuple):
+    """What a template makes of a call."""
+
+    trace: Trace
+    attributes: NamedArguments
+    kin: Kin
+
+
 KnownCalls = dict[Signature, OperationCall]
 Numbers = int | list[int | None] | None  # of an operand, of those in a list; None: no tensor
 
@@ -140,7 +176,7 @@ Numbers = int | list[int | None] | None  # of an operand, of those in a list; No
 class SavePlan(GradContext):
     """How the results of a call get their history, for one set of operands that need gradients."""
 
-    __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "output_slots", "outputs",
+    __slots__ = ("attributes", "back", "inputs", "kept", "kin", "layout", "output_slots", "outputs",
                  "slots", "targets", "traces", "wanted", "wants")  # fmt: skip
 
     def __init__(
@@ -157,15 +193,40 @@ class SavePlan(GradContext):
             for k, spec in enumerate(self.outputs)
             if spec is not None and spec.dtype.is_floating_point and (chosen is None or k in chosen)
         ]
-        self.first = self.targets[0] if self.targets else 0
         self.wants, self.back = op.choose(call.layout, wanted)
         self.attributes = {n: v for n, v in call.attributes.items() if n in self.wants}
         self.kept: list[int] = []  # operands to save, and ~k for result k
         self.slots: dict[str, Numbers] = {}  # where they lie among the saved, by name
         self.output_slots: dict[str, list[tuple[int, int]]] = {}  # those of results, and which
         self.traces: dict[Specs, TraceEntry] = {}  # of the vjp, by the gradients' specs
+        self.kin = call.kin
         if self.targets:
             self._choose_kept(op, call.places)
+
+    @property
+    def first(self) -> int:
+        """The first result that has gradients."""
+        return self.targets[0] if self.targets else 0
+
+    def resized(
+        self,
+        inputs: tuple[Spec | None, ...],
+        outputs: tuple[Spec | None, ...],
+        attributes: NamedArguments,
+    ) -> SavePlan:
+        """The same for operands of other sizes."""
+        made = SavePlan.__new__(SavePlan)
+        made.wanted, made.layout, made.inputs, made.outputs = (
+            self.wanted,
+            self.layout,
+            inputs,
+            outputs,
+        )
+        made.targets, made.wants, made.back = self.targets, self.wants, self.back
+        made.attributes = attributes
+        made.kept, made.slots, made.output_slots = self.kept, self.slots, self.output_slots
+        made.traces, made.kin = {}, self.kin
+        return made
 
     def _choose_kept(self, op: Operation, places: list[int | None]) -> None:
         tensors: dict[str, Numbers] = {}
@@ -220,7 +281,6 @@ class Operation(native.Native):
         self.name = function.__name__.strip("_")
         code = function.__code__  # inspect.signature is slow, and there are hundreds of ops
         named = code.co_argcount + code.co_kwonlyargcount
-        self.variadic = bool(code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
         self.params = list(code.co_varnames[: named + self.variadic])
         late = code.co_varnames[: code.co_argcount][-len(function.__defaults__ or ()) :]
         self.defaults = dict(zip(late, function.__defaults__ or (), strict=False))
@@ -232,7 +292,9 @@ class Operation(native.Native):
         # What PyTorch calls the gradient if it has an edge to the first operand, in which the op is linear.
         self.straight = ""
         self.calls: KnownCalls = {}
+        self.sizes = OtherSizes()
         on_default_change(self.calls.clear)
+        on_default_change(self.sizes.clear)
         calls.compile_calls(self, self.calls, MethodType(type(self).__call__, self))
         registry.setdefault(self.name, self)
 
@@ -302,6 +364,12 @@ class Operation(native.Native):
         """Say that it does the same with every part of the first axis of all its tensors."""
         self.rules.batching = batching.by_folding(self)
 
+    @property
+    def variadic(self) -> bool:
+        """Whether it takes any number of arguments."""
+        flags = self.function.__code__.co_flags
+        return bool(flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
+
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
         """The outputs that the vjp reads as `outs[k]`, None where that cannot be told: all."""
@@ -345,6 +413,8 @@ class Operation(native.Native):
             and any(map(needs_grad, operands))
         )
         call = self._call(signature)
+        if call.trace is None:
+            self._resize(call, signature, args, kwargs)
         entry = call.trace
         if isinstance(entry, Trace) and usable():
             starts = tuple([t._offset for t in operands]) if shifted else None
@@ -357,6 +427,36 @@ class Operation(native.Native):
         if shared:  # others may write there next
             settle()
         return out
+
+    def _resize(
+        self, call: OperationCall, signature: Signature, args: Arguments, kwargs: NamedArguments
+    ) -> None:
+        """Have a call that comes for the first time recorded as others that differ in numbers alone."""
+
+        def body(
+            args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]
+        ) -> Results:
+            return as_new(self.function(*args, **kwargs), args)
+
+        def with_kin(
+            trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int
+        ) -> ResizedCall:
+            if not trace.unaliased:
+                raise Unresizable(self.name)
+            like = OperationCall(self)
+            if self.back is not None:
+                places = map(NumberArgument, range(operands))
+                like.lay_out(self.bind(*all_exchanged(args, kwargs, places)))
+            return ResizedCall(trace, like.attributes, Kin(like))
+
+        found = resized(self.sizes, signature, args, kwargs, body, with_kin)
+        if found is not None:
+            kin = found.kin
+            call.layout, call.attributes, call.kin = kin.layout, found.attributes, kin
+            call.places = kin.places if self.back is not None else None
+            call.trace = found.trace  # last: other threads may make the same call
+            keep_draws(call)
+            self.sizes.keep(self.calls, signature, self.name, is_made=True)
 
     def _counted(self, args: Arguments, kwargs: NamedArguments) -> Results:
         """Make a call that is counted; the ops that this one consists of are a part of it."""
@@ -382,6 +482,8 @@ class Operation(native.Native):
 
     def _call(self, signature: Signature) -> OperationCall:
         """What calls of this signature share."""
+        if inquiries:
+            return OperationCall(self)
         try:
             found = self.calls.get(signature)
         except TypeError:  # an attribute that cannot be in a key
@@ -436,7 +538,7 @@ class Operation(native.Native):
         wanted = tuple([edge is not None for edge in edges])
         save_plan = call.save_plans.get(wanted)
         if save_plan is None:
-            save_plan = call.save_plans[wanted] = SavePlan(self, call, wanted, operands, outs)
+            save_plan = call.save_plans[wanted] = self._save_plan(call, wanted, operands, outs)
         if not save_plan.targets:
             return
         fn = record.new_grad_node(self, edges, save_plan.inputs)
@@ -454,6 +556,25 @@ class Operation(native.Native):
                 record.give_history(outs[k], fn, k)
         if state.saving and saved:
             pack(fn)
+
+    def _save_plan(
+        self, call: OperationCall, wanted: tuple[bool, ...], operands: list[TensorBase],
+        outs: Sequence[NewTensor],
+    ) -> SavePlan:  # fmt: skip
+        """How the results of calls like this get their history."""
+        kin = call.kin
+        like = None if kin is None else kin.save_plans.get(wanted)
+        if like is None:
+            made = SavePlan(self, call, wanted, operands, outs)
+            if kin is not None:
+                kin.save_plans[wanted] = made
+            return made
+        assert call.places is not None
+        return like.resized(
+            tuple([None if k is None else operands[k]._spec for k in call.places]),
+            tuple([o._spec if is_tensor(o) else None for o in outs]),
+            {n: v for n, v in call.attributes.items() if n in like.wants},
+        )
 
     def bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""
@@ -566,6 +687,8 @@ class Operation(native.Native):
             shared |= storage.shared
         signature = tuple(key)
         entry = save_plan.traces.get(signature)
+        if entry is None and save_plan.kin is not None:
+            entry = self._resize_vjp(fn, save_plan, signature)
         if isinstance(entry, Trace):
             shifts = tuple(starts) if any(starts) else None
             if entry.unaliased:
@@ -598,6 +721,49 @@ class Operation(native.Native):
         lost = is_trace and not is_unaliased and Storage in map(type, saved)
         save_plan.traces[signature] = UNCACHEABLE if lost else entry  # results may be made here
         return results
+
+    def _resize_vjp(
+        self, fn: GradNode, save_plan: SavePlan, grads: tuple[Spec | None, ...]
+    ) -> TraceEntry | None:
+        """The trace of a vjp that comes for the first time, as others that differ in numbers alone."""
+        kin, attributes = save_plan.kin, save_plan.attributes
+        assert kin is not None
+        key: list[object] = []
+        describe(attributes.values(), key, [])
+        found = form_of((*save_plan.inputs, *save_plan.outputs, *grads, *key))
+        if found is None:
+            return None
+        form, numbers = found
+
+        def make(given: Iterator[int]) -> Trace:
+            def like(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
+                return tuple([s and spec_like(s, given) for s in specs])
+
+            inputs, outputs, g_specs = like(save_plan.inputs), like(save_plan.outputs), like(grads)
+            named = dict(
+                zip(attributes, with_numbers([*attributes.values()], given, []), strict=True)
+            )
+            resized = save_plan.resized(inputs, outputs, named)
+            specs = [outputs[~k] if k < 0 else inputs[kin.places.index(k)] for k in save_plan.kept]
+            saved = [stand_in(spec) for spec in specs if spec is not None]
+            copied = record.copy_of(fn, saved)
+            copied.inputs, copied.outputs, copied.context = inputs, outputs, resized
+            gs = [None if spec is None else stand_in(spec) for spec in g_specs]
+            _, entry = trace(
+                [*[g for g in gs if g is not None], *saved],
+                lambda: tuple(self._call_vjp(copied, gs)),
+            )
+            is_whole = isinstance(entry, Trace) and (
+                entry.unaliased or all(k >= 0 for k in save_plan.kept)
+            )
+            if not isinstance(entry, Trace) or entry.draws or not is_whole:
+                raise Unresizable(self.name)
+            return entry
+
+        made = kin.vjps.made((save_plan.wanted, form), numbers, make)
+        if made is not None:
+            save_plan.traces[grads] = made
+        return made
 
     def _call_vjp(self, fn: GradNode, grads: list[TensorBase | None]) -> list[TensorBase | None]:
         """The gradients as the vjp gives them."""
@@ -681,6 +847,42 @@ def _save_plan_of(fn: GradNode) -> SavePlan:
     return save_plan
 
 
+def resized(
+    sizes: OtherSizes,
+    signature: Signature,
+    args: Arguments,
+    kwargs: NamedArguments,
+    body: Callable[[Arguments, NamedArguments, Sequence[TensorBase]], Results],
+    finish: Callable[[Trace, Arguments, NamedArguments, int], _T],
+) -> _T | None:
+    """What `finish` makes of the trace of a call that comes for the first time, made as for others that differ
+    in numbers alone; None if that is not done.
+
+    `body` gets arguments, and the tensors among them; `finish` these arguments, and how many tensors there are.
+    """
+    found = None if inquiries else form_of(signature)
+    if found is None:
+        return None
+    form, numbers = found
+
+    def make(given: Iterator[int]) -> _T:
+        operands: list[TensorBase] = []
+        values = with_numbers((*args, *kwargs.values()), given, operands)
+        others = tuple(values[: len(args)])
+        named = dict(zip(kwargs, values[len(args) :], strict=True))
+        _, entry = trace(operands, lambda: body(others, named, operands))
+        if not isinstance(entry, Trace):
+            raise Unresizable("it depends on more than specs and numbers")
+        return finish(entry, others, named, len(operands))
+
+    return sizes.made(form, numbers, make)
+
+
+def trace_alone(made: Trace, args: Arguments, kwargs: NamedArguments, tensors: int) -> Trace:
+    """The trace of a call, which is all that is wanted."""
+    return made
+
+
 def as_new(out: Results, args: Arguments) -> Results:
     """The results of an op's body: memory that it made is new to the caller, neither a view nor written."""
     for o in out if out.__class__ in (tuple, list) else (out,):
@@ -735,6 +937,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
     Checks and conversions of arguments took longer than recording: `gather` 2.6 us for 0.8.
     """
     known: KnownCalls = {}
+    sizes = OtherSizes()
     run = cast(Callable[..., Results], function)
 
     @functools.wraps(run)
@@ -744,7 +947,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
             if found.__class__ is not NormalizedCall:
                 return found
             if not tracers or level_of((*args, *kwargs.values())) is None:
-                note_call(known, args, kwargs, found, in_order)
+                note_call(known, sizes, args, kwargs, found, in_order)
             out = found.op(*found.args, **found.kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
@@ -752,7 +955,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
         return out[0] if first else out
 
     made = calls.short(known, fallback, first=first)
-    remembering[made] = Remembered(known, known, run, first)
+    remembering[made] = Remembered(known, known, run, first, sizes, sizes)
     on_default_change(known.clear)
     return cast(_F, made)
 
@@ -769,11 +972,14 @@ class Remembered(NamedTuple):
     plain_calls: KnownCalls
     function: Callable[..., Results]
     is_first: bool
+    sizes: OtherSizes
+    plain_sizes: OtherSizes
 
     def forget(self) -> None:
         """Have all calls run the function."""
         self.calls.clear()
         self.plain_calls.clear()
+        self.plain_sizes.clear()
 
 
 remembering: dict[Callable[..., Results], Remembered] = {}
@@ -784,6 +990,7 @@ def forget_calls() -> None:
     for op in registry.values():
         if isinstance(op, Operation):
             op.calls.clear()
+            op.sizes.clear()
     for known in remembering.values():
         known.forget()
 
@@ -795,12 +1002,15 @@ def normalized_by(function: Callable[..., Results], *args: Argument, **kwargs: A
 
 def note_call(
     known: KnownCalls,
+    sizes: OtherSizes,
     args: Arguments,
     kwargs: NamedArguments,
     found: NormalizedCall,
     in_order: bool = False,
 ) -> None:
     """Have such a call recorded as one of the op, if its tensors are the same."""
+    if inquiries:
+        return  # unknown numbers are in no key
     tensors: list[TensorBase] = []
     operands: list[TensorBase] = []
     key = signature_of(args, kwargs, tensors)
@@ -812,4 +1022,5 @@ def note_call(
     if len(known) >= MAX_TRACES:
         known.clear()
     with contextlib.suppress(TypeError):  # an argument that cannot be in a key
-        known[key] = found.op._call(own)
+        call = known[key] = found.op._call(own)
+        sizes.keep(known, key, found.op.name, is_made=call.kin is not None)

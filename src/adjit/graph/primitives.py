@@ -19,6 +19,7 @@ from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, coalesce
+from ..unknown import current
 from .launch import launch_recipe, recipe_of
 from .node import NewTensor, Node, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, ready_node, result
@@ -41,26 +42,34 @@ def filled(shape: Size, value: float, kind: dtype, place: device) -> NewTensor:
 def constant_recipe(shape: Size, kind: dtype, place: device) -> Recipe:
     """How a number is put into every place of a tensor."""
     key = shape, kind, place
-    recipe = _constants.get(key)
+    is_kept = current() is None
+    recipe = _constants.get(key) if is_kept else None
     if recipe is None:
         if len(_constants) >= MAX_RECIPES:
             _constants.clear()
-        recipe = _constants[key] = recipe_of(
+        recipe = recipe_of(
             fill.constant_float if kind.is_floating_point else fill.constant_int, (), [(shape, kind)],
             bind={"T": kind}, scalars=1, n=math.prod(shape), grain=1 << 16, device=place,
         )  # fmt: skip
+        if is_kept:
+            _constants[key] = recipe
     return recipe
 
 
 _constants: dict[tuple[Size, dtype, device], Recipe] = {}
-NO_RECIPE = object()
 
 
 def is_filled_with_zeros(t: TensorBase) -> bool:
     """Whether a tensor is recorded as zeros, and all of them."""
-    spec, value = t._spec, t._storage.value
+    value = t._storage.value
     recipe = value.recipe
-    is_constant = recipe is _constants.get((spec.shape, spec.dtype, spec.device), NO_RECIPE)
+    if recipe.__class__ is not Recipe or recipe.spec is not t._spec or len(recipe.steps) != 1:
+        return False
+    origin = recipe.steps[0].source.origin
+    is_constant = origin.__class__ is tuple and origin[0] in (
+        fill.constant_float,
+        fill.constant_int,
+    )
     return is_constant and value.scalars == (0,)
 
 

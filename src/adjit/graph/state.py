@@ -157,7 +157,7 @@ resume_gradients: Callable[[], object] = partial(
 )
 
 # Not empty once any thread has used inference or anomaly mode, or hooks.
-modes_used: list[bool] = []
+modes_used: list[object] = []
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put
 # properties in the place of slots, so that machine code, which does not see these, does nothing.

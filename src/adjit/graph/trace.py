@@ -85,6 +85,19 @@ class Trace:
             o is None or (isinstance(o, Output) and not o.is_view) for o in outputs
         )
 
+    def parts_with_sizes(self) -> tuple[object, ...]:
+        """What `resized` takes."""
+        return self.steps, self.storages, self.outputs
+
+    def resized(
+        self,
+        steps: list[TracedNode],
+        storages: list[NewStorage],
+        outputs: list[Output | int | None],
+    ) -> Trace:
+        """The same for operands of other sizes."""
+        return Trace(steps, storages, outputs, self.many)
+
     def record(
         self,
         operands: Sequence[TensorBase],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..devices import CPU
@@ -29,9 +29,11 @@ from .node import (
     reported_in,
     spec_of,
 )
+from .other_sizes import OtherSizes, form_of, spec_like, stand_in
 from .registry import registry
 from .state import state
-from .trace import TraceEntry, remembered
+from .templates import Unresizable
+from .trace import Trace, TraceEntry, remembered, trace
 
 # Gives the gradient of the origin, of that of the only view or of a list of those of several.
 Pullback = Callable[..., TensorBase]
@@ -51,6 +53,12 @@ class ViewPullback:
     ) -> None:
         self.view, self.arguments, self.lift = view, arguments, lift
 
+    def parts_with_sizes(self) -> tuple[object, ...]:
+        """What `resized` takes."""
+        return self.view, self.arguments, self.lift
+
+    resized = classmethod(lambda cls, *parts: cls(*parts))
+
     def __call__(self, g: NewTensor) -> NewTensor:
         return self.view(g, *self.arguments)
 
@@ -66,11 +74,44 @@ class ViewVjp(GradContext):
     that has arrived. None for others. One that `lasts` belongs to each view that the same call makes.
     """
 
-    __slots__ = ("function", "lasts", "offset", "traces")
+    __slots__ = ("function", "kin", "lasts", "numbers", "offset", "remake", "traces")
 
     def __init__(self, function: Pullback, offset: int | None = None) -> None:
         self.function, self.offset, self.lasts = function, offset, False
         self.traces: dict[Specs, TraceEntry] = {}  # by the gradients' specs
+        # Of one that a template has made: the traces of all of these, its own numbers, and what gives one for
+        # others.
+        self.kin: OtherSizes | None = None
+        self.numbers: tuple[int, ...] = ()
+        self.remake: Callable[[Iterator[int]], ViewVjp] | None = None
+
+    def parts_with_sizes(self) -> tuple[object, ...]:
+        """What `resized` takes."""
+        return self.function, self.offset
+
+    def resized(self, function: Pullback, offset: int | None) -> ViewVjp:
+        """The same of views of other sizes."""
+        made = ViewVjp(function, offset)
+        made.lasts, made.kin = True, self.kin
+        return made
+
+    def trace_of(self, grads: Specs) -> TraceEntry | None:
+        """What it records for gradients with these specs, made by a template."""
+        remake, found = self.remake, form_of(grads)
+        if self.kin is None or remake is None or found is None:
+            return None
+        form, numbers = found
+
+        def make(given: Iterator[int]) -> Trace:
+            gs = [None if spec is None else stand_in(spec_like(spec, given)) for spec in grads]
+            function = remake(given).function
+            operands = [g for g in gs if g is not None]
+            _, entry = trace(operands, lambda: function(gs[0] if len(gs) == 1 else gs))
+            if not isinstance(entry, Trace):
+                raise Unresizable("it depends on more than specs")
+            return entry
+
+        return self.kin.made(form, (*numbers, *self.numbers), make)
 
 
 class ViewOp:
@@ -93,6 +134,8 @@ class ViewOp:
         if state.grad or (tracers and is_traced(grads)):
             return [run()]
         key = tuple([None if g is None else g._spec for g in given])
+        if key not in vjp.traces and (entry := vjp.trace_of(key)) is not None:
+            vjp.traces[key] = entry
         return [remembered(vjp.traces, key, [g for g in given if g is not None], run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
@@ -177,7 +220,7 @@ def on_its_own(t: NewTensor) -> NewTensor:
     return made
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(512)
 def is_part(whole: Spec, part: Spec) -> bool:
     """Whether a view shows some elements of a tensor in C order, on the CPU, and none of them twice."""
     if not whole.contiguous or whole.device is not CPU or whole.dtype is not part.dtype:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..schedule.jit import native
@@ -18,7 +18,10 @@ from ..schedule.settle import ask_for_machine_code
 from . import record, wrong_types
 from .fastpath import Fallback, Runtime, runtime
 from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
+from .other_sizes import OtherSizes, form_of, spec_like, stand_in, with_numbers
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
+from .state import record_gradients, state
+from .templates import Unresizable
 from .trace import usable
 from .view import ViewVjp
 
@@ -40,6 +43,20 @@ class CachedView:
     """The views that a call gives, and their backward side, if any was."""
 
     __slots__ = ("inputs", "is_multiple", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
+
+    def parts_with_sizes(self) -> tuple[object, ...]:
+        """What `resized` takes."""
+        return self.parts, self.vjp, self.inputs, self.outputs
+
+    def resized(
+        self, parts: tuple[ViewPart, ...], vjp: GradContext | None, inputs: Specs, outputs: Specs
+    ) -> CachedView:
+        """The same of a tensor of other sizes."""
+        made = CachedView.__new__(CachedView)
+        made.parts, made.vjp, made.inputs, made.outputs = parts, vjp, inputs, outputs
+        made.is_tuple, made.is_multiple = self.is_tuple, self.is_multiple
+        made.op, made.node_class = self.op, self.node_class
+        return made
 
     def __init__(
         self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool, is_multiple: bool, shift: int
@@ -87,24 +104,165 @@ def caches_views(
     if not native.is_supported:
         return function
     cached: dict[Signature, CachedView] = {}
+    others = OtherViews(cached, function, in_brackets, one_by_one, within)
 
     @functools.wraps(function)
     def view(*args: Argument, **kwargs: Argument) -> NewTensor:
         if native.is_wanted and not next(_views_made) % A_SETTLE:
             ask_for_machine_code()
         try:
-            made = function(*args, **kwargs)
-            is_view = made.__class__ is tuple or made._view_of is not None
-            if is_view and args and usable() and not (within and _reaches_out(args[0], made)):
-                _remember(cached, args, kwargs, made, in_brackets, one_by_one)
+            if _views.is_loaded and others.know(args, kwargs):
+                return made(*args, **kwargs)
+            out = function(*args, **kwargs)
+            is_view = (
+                out.__class__ is tuple or out._view_of is not None
+            )  # an error if it is no tensor
+            if is_view and usable():
+                others.remember(args, kwargs, out)
         except Exception:
             wrong_types.tell(function, view.__name__, args, kwargs)
             raise
-        return made
+        return out
 
     context = ViewsContext(runtime(), cached, view, in_brackets)
     made: Callable[..., NewTensor] = _views.function(view, context)
     return made
+
+
+class OtherViews:
+    """What a view op remembers: what it gave, and templates for tensors of other sizes."""
+
+    __slots__ = ("cached", "function", "in_brackets", "one_by_one", "sizes", "within")
+
+    def __init__(
+        self, cached: dict[Signature, CachedView], function: Callable[..., NewTensor], in_brackets: bool,
+        one_by_one: bool, within: bool,
+    ) -> None:  # fmt: skip
+        self.cached, self.function = cached, function
+        self.in_brackets, self.one_by_one, self.within = in_brackets, one_by_one, within
+        self.sizes = OtherSizes()
+
+    def remember(self, args: Arguments, kwargs: NamedArguments, made: NewTensor) -> None:
+        """Remember what a call gave, if these are views of its tensor, outputs of one function."""
+        if not args or args[0].__class__ not in record.tensor_classes:
+            return
+        args, shift = self._as_remembered(args[0], args, kwargs, made)
+        found = self._cached_view(args, made, shift)
+        if found is None:
+            return
+        operands: list[TensorBase] = []
+        key = signature_of(args, kwargs, operands)
+        try:
+            known = self.cached.get(key)
+        except TypeError:  # an argument that cannot be in a key
+            return
+        if len(operands) == 1 and (known is None or (known.vjp is None and found.vjp is not None)):
+            if len(self.cached) >= MAX_VIEWS:
+                self.cached.clear()
+            self.cached[key] = found
+            self.sizes.keep(self.cached, key, self.function)
+
+    def _as_remembered(
+        self, t: TensorBase, args: Arguments, kwargs: NamedArguments, made: NewTensor
+    ) -> tuple[Arguments, int]:
+        """The arguments under which a call is known, and how many elements further on its views begin."""
+        first = made[0] if made.__class__ is tuple and made else made
+        is_plain = first.__class__ in record.tensor_classes and first._edge is None
+        if self.in_brackets and not kwargs and len(args) == 2 and is_plain:
+            zeros, shift = at_zeros(t, args[1])
+            return (t, zeros), shift
+        return args, 0
+
+    def _cached_view(self, args: Arguments, made: NewTensor, shift: int) -> CachedView | None:
+        """The views that a call gave; None if they are none of its tensor, or not outputs of one function."""
+        t = args[0]
+        is_tuple = made.__class__ is tuple
+        views = made if is_tuple else (made,)
+        if self.in_brackets and args[1].__class__ in record.tensor_classes:
+            return None  # what it chooses is not known by the key
+        if not views or not all(_is_cut_from(t, view) for view in views):
+            return None
+        if not is_tuple and (made._view_of is None or (self.within and _reaches_out(t, made))):
+            return None
+        edges = [view._edge for view in views]
+        if edges[0] is not None:
+            fn = edges[0][0]
+            origin = (record.edge_of(t),)
+            is_one = fn.context.__class__ is ViewVjp and edges == [
+                (fn, k) for k in range(len(edges))
+            ]
+            if not is_one or fn.edges != origin:
+                return None
+        elif any(edges):
+            return None
+        return CachedView(t, views, is_tuple, is_tuple and not self.one_by_one, shift)
+
+    def know(self, args: Arguments, kwargs: NamedArguments) -> bool:
+        """Whether what such a call gives is remembered now, made by a template."""
+        if not args or args[0].__class__ not in record.tensor_classes or not usable():
+            return False
+        t = args[0]
+        is_graded = state.grad and record.needs_grad(t)
+        if self.in_brackets and not is_graded and not kwargs and len(args) == 2:
+            if not _is_within(t, args[1]):
+                return False
+            args = (t, at_zeros(t, args[1])[0])
+        operands: list[TensorBase] = []
+        key = signature_of(args, kwargs, operands)
+        found = form_of(key)
+        if found is None or len(operands) != 1 or key in self.cached:
+            return False
+        form, numbers = found
+        remake = functools.partial(self._remade, (None, *args[1:]), kwargs, t._spec, is_graded)
+        view = self.sizes.made((is_graded, form), numbers, remake)
+        if view is None:
+            return False
+        if isinstance(view.vjp, ViewVjp):
+            view.vjp.numbers, view.vjp.remake = numbers, functools.partial(_vjp_of, remake)
+        self.cached[key] = view
+        self.sizes.keep(self.cached, key, self.function, is_made=True)
+        return True
+
+    def _remade(
+        self,
+        args: Arguments,
+        kwargs: NamedArguments,
+        spec: Spec,
+        is_graded: bool,
+        given: Iterator[int],
+    ) -> CachedView:
+        """What a call with other numbers gives."""
+        t = stand_in(spec_like(spec, given))
+        rest = with_numbers((*args[1:], *kwargs.values()), given, [])
+        values = (t, *rest[: len(args) - 1])
+        named = dict(zip(kwargs, rest[len(args) - 1 :], strict=True))
+        t._needs_grad = is_graded
+        before = record_gradients(is_graded)
+        try:
+            made = self.function(*values, **named)
+        finally:
+            record_gradients(before)
+        found = self._cached_view(values, made, 0)
+        if found is None:
+            raise Unresizable("no view of the tensor alone")
+        if isinstance(found.vjp, ViewVjp):
+            found.vjp.kin = OtherSizes()
+        return found
+
+
+def _vjp_of(remake: Callable[[Iterator[int]], CachedView], given: Iterator[int]) -> ViewVjp:
+    vjp = remake(given).vjp
+    assert isinstance(vjp, ViewVjp)
+    return vjp
+
+
+def _is_within(t: TensorBase, key: Argument) -> bool:
+    """Whether the numbers of a key are places of their axes."""
+    entries = key if key.__class__ is tuple else (key,)
+    if len(entries) > t._spec.ndim:
+        return False
+    pairs = zip(entries, t._spec.shape, strict=False)
+    return all(entry.__class__ is not int or -size <= entry < size for entry, size in pairs)
 
 
 def at_zeros(t: TensorBase, key: Argument) -> tuple[Argument, int]:
@@ -122,43 +280,6 @@ def at_zeros(t: TensorBase, key: Argument) -> tuple[Argument, int]:
             entry = 0
         zeros.append(entry)
     return tuple(zeros) if key.__class__ is tuple else zeros[0], shift
-
-
-def _remember(
-    cached: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor,
-    in_brackets: bool, one_by_one: bool,
-) -> None:  # fmt: skip
-    """Remember what a call gave, if these are views of its tensor, outputs of one function."""
-    t = args[0]
-    if in_brackets and args[1].__class__ in record.tensor_classes:
-        return  # what it chooses is not known by the key
-    is_tuple = made.__class__ is tuple
-    views = made if is_tuple else (made,)
-    if t.__class__ not in record.tensor_classes or not all(_is_cut_from(t, view) for view in views):
-        return
-    edges = [view._edge for view in views]
-    if edges and edges[0] is not None:
-        fn = edges[0][0]
-        origin = (record.edge_of(t),)
-        is_one = fn.context.__class__ is ViewVjp and edges == [(fn, k) for k in range(len(edges))]
-        if not is_one or fn.edges != origin:
-            return
-    elif not edges or any(edges):
-        return
-    operands: list[TensorBase] = []
-    shift = 0
-    if in_brackets and not kwargs and edges[0] is None:
-        zeros, shift = at_zeros(t, args[1])
-        args = (t, zeros)
-    key = signature_of(args, kwargs, operands)
-    try:
-        known = cached.get(key)
-    except TypeError:  # an argument that cannot be in a key
-        return
-    if len(operands) == 1 and (known is None or (known.vjp is None and edges[0] is not None)):
-        if len(cached) >= MAX_VIEWS:
-            cached.clear()
-        cached[key] = CachedView(t, views, is_tuple, is_tuple and not one_by_one, shift)
 
 
 def _reaches_out(t: TensorBase, view: NewTensor) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from .. import dtypes
@@ -19,6 +18,7 @@ from ..kernels.ops import batch_norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor
+from ..unknown import cached
 from . import layouts
 from .norm import layer_norm_backward, layer_norm_rows, through_normalization
 from .reduce import GRAIN, without_elements
@@ -250,7 +250,7 @@ def check_floating(name: str, x: Tensor | Spec) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{x.dtype.legacy}'")
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def check_operands(
     training: bool,
     x: Spec,
@@ -341,7 +341,7 @@ def update_traced(running: Sequence[Tensor], updated: Sequence[Tensor]) -> None:
         t.detach().copy_(new.detach())
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def has_one_value(size: Shape) -> bool:
     """Whether each channel of (N, C, *) has one value."""
     return numel(size[:1]) * numel(size[2:]) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from ..graph.export import export
 from ..graph.view import as_own
 from ..shapes import Shape, numel, some_ints, wrap_dim
 from ..tensor import Tensor
+from ..unknown import cached
 from .matmul import bmm, mm
 
 
@@ -305,7 +305,7 @@ Term = Sequence[str]
 Terms = Sequence[Term]
 
 
-@functools.lru_cache(1024)
+@cached(1024)
 def parse_equation(equation: str, ndims: Shape) -> tuple[Terms, Term, int]:
     """The subscripts of each operand and of the result, one per axis, and the ellipsis's length.
 
@@ -528,7 +528,7 @@ class Form(NamedTuple):
         return x if self.shape is None else x.reshape(self.shape)
 
 
-@functools.lru_cache(1024)
+@cached(1024)
 def plan_pair(
     left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shape, are_whole: bool = True
 ) -> Pair | None:
@@ -574,7 +574,7 @@ def plan_pair(
     )  # fmt: skip
 
 
-@functools.lru_cache(1024)
+@cached(1024)
 def plan_single_product(
     terms: Terms, result: Term, x_shape: Shape, y_shape: Shape
 ) -> tuple[Pair, Shape | None] | None:

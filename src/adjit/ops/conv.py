@@ -8,7 +8,6 @@ share a `Geometry`. Results have channels-last strides, except for the gradient 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..kernels.language.turning import TILE
 from ..schedule import run_cpu
 from ..shapes import Shape, for_each
 from ..tensor import Tensor
+from ..unknown import cached
 from . import creation, layouts, whole_conv
 from .conv_plans import ConvPlan, Geometry, geometry_of, plan_convolve, plan_correlate
 from .layouts import as_images, in_memory
@@ -442,7 +442,7 @@ def check_dtypes(image: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         )
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def forward_geometry(
     image: Shape, weight: Shape, bias: Shape | None, stride: Shape, padding: Shape | str,
     dilation: Shape, groups: int,
@@ -473,7 +473,7 @@ def forward_geometry(
     return made
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def transposed_geometry(
     upper: Shape, weight: Shape, bias: Shape | None, stride: Shape, padding: Shape, more: Shape,
     dilation: Shape, groups: int,

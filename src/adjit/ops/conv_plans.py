@@ -15,6 +15,7 @@ from ..kernels.ops import conv_tile, gemm_tile
 from ..schedule.jit.cache import addresses
 from ..schedule.jit.modules import emitted
 from ..shapes import Shape, numel
+from ..unknown import cached
 
 GRAIN = 1 << 18  # multiplications below which a part is not worth a thread
 PACK_GRAIN = 1 << 15
@@ -63,7 +64,7 @@ class Geometry:
         )  # fmt: skip
 
 
-geometry_of = functools.lru_cache(4096)(Geometry)
+geometry_of = cached(4096)(Geometry)
 
 
 def lifted(values: Shape, fill: int) -> Shape:
@@ -291,7 +292,7 @@ def parts_of(units: int, work: int, threads: int) -> tuple[int, int]:
     return grain, max(units // grain, 1)
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def plan_convolve(
     image: Spec, filters: Spec, given: Geometry, threads: int, *, is_backward: bool, has_bias: bool
 ) -> ConvPlan:
@@ -457,7 +458,7 @@ def plan_spread(
     return ConvPlan((image[0], *given.image, image[1]), steps, words, shared + slots * slot)
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> ConvPlan:
     """The gradient of a weight, by an image and the gradient of the result, channels last."""
     kind, geometry = image.dtype, given.lifted()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import numbers
@@ -41,6 +40,7 @@ from ..schedule.settle import float_word
 from ..shapes import Size, an_int, checked_shape, is_dense, is_int, listed, shape_of
 from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
+from ..unknown import cached
 from .exchange import from_cuda_array_interface
 
 # The recipes of floating constants: by the class of the number that becomes a tensor without axes in
@@ -209,7 +209,7 @@ def _know_lists(asked: Any, are_floats: bool, spec: Spec) -> None:
         known[(key, *columns) if columns else key] = KnownList(spec, free)
 
 
-@functools.lru_cache(1024)
+@cached(1024)
 def _dense(shape: tuple[int, ...], kind: Dtype) -> Spec:
     return dense_spec(Size(shape), kind)
 

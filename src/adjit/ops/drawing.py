@@ -19,6 +19,7 @@ from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor
+from ..unknown import cached, current
 
 COST = 8  # element operations that one random number is worth
 
@@ -39,7 +40,8 @@ def drawn(
             lambda lead: drawn(kernel, (*lead, *shape), kind, per_chunk, scalars, generator, place)
         )
     key = kernel, shape, kind, place
-    found = _draws.get(key)
+    is_kept = current() is None  # unknown sizes are in no key
+    found = _draws.get(key) if is_kept else None
     if found is None:
         size = numel(shape)
         chunks, blocks = blocks_for(size, per_chunk)
@@ -50,7 +52,9 @@ def drawn(
         )  # fmt: skip
         if len(_draws) >= MAX_RECIPES:
             _draws.clear()
-        found = _draws[key] = recipe, draw
+        found = recipe, draw
+        if is_kept:
+            _draws[key] = found
     recipe, draw = found
     made: Tensor = launch_recipe(recipe, (), (*scalars, *start(draw, generator)))
     return made
@@ -67,7 +71,7 @@ Draw = Callable[[], Place]
 _draws: dict[Any, tuple[Recipe, Draw]] = {}
 
 
-@functools.lru_cache(1024)
+@cached(1024)
 def drawing(blocks: int) -> Draw:
     """What uses up so many blocks of the default generator, and says where they begin."""
     return functools.partial(default_generator.advance, blocks)

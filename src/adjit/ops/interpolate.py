@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from ..graph.operation import Operation, normalizes
 from ..kernels.ops import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor
+from ..unknown import cached
 from . import pool
 from .resample import AxisMap, Maps, mapping, maps_of
 
@@ -112,7 +112,7 @@ def check_sizes(x: Tensor, sizes: Sequence[int]) -> None:
         )
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def maps_between(
     given: Shape, sizes: Shape, scales: tuple[float, ...], kind: int, aligned: bool, copied: bool
 ) -> Maps:

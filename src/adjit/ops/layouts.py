@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -17,6 +16,7 @@ from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, Size, is_contiguous, numel
 from ..tensor import Tensor
+from ..unknown import cached
 
 # The fewest axes of what tells that a result has its channels last, to which PyTorch then gives that order too.
 SIGNALS, IMAGES, NOTHING = 3, 4, math.inf
@@ -88,7 +88,7 @@ def axes_in_memory(x: Tensor) -> Shape:
     return _axes_in_memory(x._spec)
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def _axes_in_memory(spec: Spec) -> Shape:
     strides = formats.strides_like(spec.shape, spec.reported, None)
     return tuple(sorted(range(spec.ndim), key=lambda d: (-strides[d], d)))
@@ -117,12 +117,12 @@ def _ascend(axes: Shape) -> bool:
     return axes == tuple(range(len(axes)))
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def _inverse(axes: Shape) -> Shape:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def reports_channels_last(spec: Spec) -> bool:
     """Whether PyTorch makes results with the channels last of (N, C, *) with such strides."""
     shape, strides = spec.shape, spec.reported

@@ -27,6 +27,7 @@ from ..schedule.planning.recipe import Source
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, coalesce, numel
 from ..tensor import Tensor
+from ..unknown import cached
 
 # Multiplications below which a product is not worth a second thread. 100 x 100 x 100, the first size
 # that is split: 78 GFLOP/s on one thread, 98 to 121 on two.
@@ -98,7 +99,7 @@ def memory_words() -> tuple[int, int, int]:
 _kept = (ctypes.c_int64 * kernels.KEPT_BLOCKS)()
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def plan_product(
     kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape,
     bias_shape: Shape | None, bias_strides: Shape, activation: int = kernels.IDENTITY,
@@ -210,7 +211,7 @@ def multiply_by_runs(operands: tuple[Tensor, Tensor], plan: Product) -> Tensor:
     )  # fmt: skip
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def plan_vector(
     kind: dtype, shape: Shape, strides: Shape, step: int, result: Shape
 ) -> Product | None:

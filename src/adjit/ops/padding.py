@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from ..graph.operation import normalizes, operation
 from ..kernels.ops import shape as kernels
 from ..shapes import Shape, an_int, numel
 from ..tensor import Tensor
+from ..unknown import cached
 from . import creation, layouts
 from .reduce import GRAIN
 from .resample import PAD_KINDS, PADS, AxisMap, Maps, maps_of
@@ -96,7 +96,7 @@ def widths_of(input: Tensor, pad: Sequence[int]) -> Shape:
     return widths
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def pad_maps(mode: str, shape: Shape, widths: Shape) -> Maps:
     """Which place of an axis stands at each place of the padded one, for all axes that change."""
     found = []

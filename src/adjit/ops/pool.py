@@ -22,6 +22,7 @@ from ..kernels.ops import resample
 from ..schedule.settle import float_word
 from ..shapes import Shape, for_each, is_int, numel
 from ..tensor import Tensor
+from ..unknown import cached
 from . import creation, layouts
 from .reduce import GRAIN, without_elements
 from .resample import AxisMap, mapping, maps_of
@@ -154,7 +155,7 @@ def check_settings(name: str, windows: Windows, n: int) -> None:
             )
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def windows_of(
     name: str,
     n: int,
@@ -658,7 +659,7 @@ ADAPTIVE_AVERAGE = [
 ]
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def adaptive_sizes(name: str, n: int, given: Shape, output_size: Any) -> Shape:
     """The output sizes of an adaptive pooling function, checked."""
     largest, ndim = "max" in name, len(given)

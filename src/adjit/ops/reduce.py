@@ -8,7 +8,6 @@ no neighbours is a sum of sums. How a long reduction is cut depends on the shape
 from __future__ import annotations
 
 import builtins
-import functools
 import math
 from collections import namedtuple
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from ..graph.operation import normalized_by, normalizes, operation
 from ..kernels.ops import reduce as kernels
 from ..shapes import Shape, broadcasts_to, numel, numpy_names, shape_of, wrap_dim, wrap_dims
 from ..tensor import Tensor
+from ..unknown import cached
 
 Axes = int | Sequence[int] | None
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,7 +147,7 @@ def passes_of(x: Tensor, axes: Shape, keepdim: bool) -> tuple[bool, tuple[Pass, 
     return plan_fold(x.shape, x._spec.strides, axes, keepdim, strip)
 
 
-@functools.lru_cache(4096)
+@cached(4096)
 def plan_fold(
     shape: Shape, strides: Shape, axes: Shape, keepdim: bool, strip: int
 ) -> tuple[bool, tuple[Pass, ...]]:

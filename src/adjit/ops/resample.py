@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from ..schedule.jit.cache import instantiate
 from ..schedule.settle import float_word
 from ..shapes import numel
 from ..tensor import Tensor
+from ..unknown import cached
 from . import layouts
 from .reduce import GRAIN
 
@@ -67,7 +67,7 @@ class Maps:
         self.axes = axes
 
 
-maps_of = functools.lru_cache(4096)(Maps)  # a call is known by the object, not by all its numbers
+maps_of = cached(4096)(Maps)  # a call is known by the object, not by all its numbers
 
 
 def map_axis(x: Tensor, axis: int, to: AxisMap, back: bool) -> Tensor:

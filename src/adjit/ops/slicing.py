@@ -26,6 +26,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from ..unknown import cached
 from .conversions import linked_copy
 from .joining import cat, stack
 from .regions import scatter_strided, zeros_in
@@ -232,7 +233,7 @@ def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tens
     return aliases(input, parts, name, lambda gs: _joined(gs, [s for s, _ in parts], d))
 
 
-@functools.lru_cache(1024)
+@cached(1024)
 def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
     """The parts of these sizes along an axis, and where each starts."""
     shape, strides, kind = spec.shape, spec.strides, spec.dtype

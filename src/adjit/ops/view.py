@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -31,6 +30,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from ..unknown import cached
 from .bits import in_dtype
 from .conversions import clone, linked_copy
 
@@ -327,7 +327,7 @@ def _reshaped(spec: Spec, requested: tuple[Any, ...]) -> tuple[Size, Shape | Non
     return _reshaped_to.__wrapped__(spec, requested)
 
 
-@functools.lru_cache(4096)
+@cached(512)
 def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None, Shape | None]:
     target = infer_view_shape(sizes, spec.numel)
     strides = view_strides(spec.shape, spec.strides, target)

@@ -29,10 +29,10 @@ from .planning.recipe import IN_PLACE
 
 MAX_PLANS = 8192  # of six operations 3 KB each
 MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
-# For every so many plans that there are a structure has to come once more: a plan takes a millisecond to lay
-# out, and one by one its nodes take 0.1 to 0.2 ms more than planned. Sizes that data decide may be ever others;
-# a long session with many graphs loses a run of each.
-CROWD = 1024
+# For every so many batches that no plan was ready for a structure has to come once more, up to so many times: a
+# plan takes a millisecond to lay out, and one by one its nodes take 0.1 ms more than planned. Sizes that data
+# decide may be ever others; a long session with many graphs loses some runs of each.
+CROWD, MOST_MORE = 512, 6
 LARGE = 256  # operations of a graph that has to come back once more: laying it out takes 10 ms and 100 KB
 QUIET = 0.5  # seconds without compiling, after which a program seems to have what it needs
 MANY = 8  # kernels to compile, above which it is worth asking how many a plan would take
@@ -57,10 +57,12 @@ entries: dict[Any, PlanEntry] = {}  # by the key of the structure, the one used 
 # one of them gets its plan too early.
 rare: dict[int, int] = {}
 _nodes = 0  # of their plans
+_unplanned = 0  # batches that no plan was ready for
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """The plan for a batch, None as long as it has to be dispatched. Callers hold the lock."""
+    global _unplanned
     entry = entries.pop(structure.key, None)
     is_rare = entry is None
     if entry is None:
@@ -70,9 +72,10 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         entries[structure.key] = entry
         return entry.plan
     entry.seen += 1
+    _unplanned += 1
     wanted = config.HOT
     if wanted > 1:  # else somebody has asked for plans at once
-        wanted += (len(batch) >= LARGE) + len(entries) // CROWD
+        wanted += (len(batch) >= LARGE) + min(_unplanned // CROWD, MOST_MORE)
     # Once, or anew where an interrupt has ended it.
     if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
         _make(entry, batch, structure)
@@ -288,10 +291,10 @@ wait = compiler.wait
 
 def clear() -> None:
     """Forget every plan."""
-    global _nodes
+    global _nodes, _unplanned
     entries.clear()
     rare.clear()
-    _nodes = 0
+    _nodes = _unplanned = 0
 
 
 native.register_layout(ENTRY=PlanEntry)

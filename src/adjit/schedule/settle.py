@@ -7,6 +7,7 @@ structure or, if there is none, one by one.
 
 from __future__ import annotations
 
+import operator
 import struct
 import sys
 import threading
@@ -302,6 +303,7 @@ def fresh_block(nbytes: int, place: device = CPU) -> Any:
     """Memory for data from outside. Much of it since the last settle calls for one: recorded
     nodes keep what they read alive."""
     global _fresh
+    nbytes = operator.index(nbytes)  # memory of a size that is not known would be for one size
     if place is not CPU:
         from .gpu import run
 

@@ -167,7 +167,7 @@ def geometry(
         return "".join([NUMBER if o.strides is None else next(each) for o in operands])
 
     inner = [s[-1] if s else 1 for s in strides]
-    letters = [{1: CONTIGUOUS, 0: REPEATED}.get(stride, STRIDED) for stride in inner]
+    letters = [CONTIGUOUS if stride == 1 else STRIDED if stride else REPEATED for stride in inner]
     steps = tuple(stride for stride in inner if stride not in (0, 1))
     if len(sizes) <= 1:
         return Loop(flags_of(letters), False, sizes[0] if sizes else 1, GRAIN, steps)
@@ -206,7 +206,9 @@ def _beside_plain_rows(strides: Sequence[int], width: int) -> str:
     down, across = strides
     if across == 0:
         return REPEATED if down == 0 else COLUMN if FEW < width <= NARROW else STRIDED
-    return {(width, 1): CONTIGUOUS, (0, 1): ROW}.get((down, across), STRIDED)
+    if across != 1:
+        return STRIDED
+    return CONTIGUOUS if down == width else STRIDED if down else ROW
 
 
 def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = "") -> Source:

@@ -11,6 +11,7 @@ from ...dtypes import dtype
 from ...kernels.language.abi import Row
 from ...kernels.runtime.runner import HEADER
 from ...storage import free_small, size_class
+from ...unknown import is_unknown
 
 COPY_ROOM = HEADER + 2  # words of the row in front of a write that copies all of the old value
 # How a recipe writes into a part of an old value: not at all, in a copy where others look, or in its bytes.
@@ -292,10 +293,16 @@ class Recipe(MemoryUse):
         self.room = len(steps) * (HEADER + self.count) + COPY_ROOM
         self.large = any(step.n >= 2 * step.grain for step in steps)
         self.device_steps = self.launches = None
-        self.sizes = tuple([size_class(spec.nbytes) for spec in outputs])
-        self.scratch, self.nbytes = scratch, sum(self.sizes) + scratch
-        spare = (size_class(scratch),) if scratch else ()
-        self.wants = tuple([Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)])
+        self.scratch = scratch
+        if any(map(is_unknown, [scratch, *[spec.nbytes for spec in outputs]])):  # it never runs
+            self.sizes, self.nbytes, self.wants = (), 0, ()
+        else:
+            self.sizes = tuple([size_class(spec.nbytes) for spec in outputs])
+            self.nbytes = sum(self.sizes) + scratch
+            spare = (size_class(scratch),) if scratch else ()
+            self.wants = tuple(
+                [Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)]
+            )
         self.write, self.over = NO_WRITE, 0
         self.alias = self.in_place = None
         self.here = ()
@@ -305,6 +312,50 @@ class Recipe(MemoryUse):
         )
         self.pick, self.picks, self.moves = -1, None, False
         self.fusion, self.fallible, self.draw = Fusible(), fallible, None
+
+    def resized(
+        self,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        steps: list[Step],
+        constants: tuple[int, ...],
+        scratch: int,
+        fusion: Fusible,
+        alias: Recipe | bool | None,
+        picks: list[Recipe] | None,
+        draw: Callable[[], tuple[int, int, int]] | None,
+    ) -> Recipe:
+        """The same on operands of other sizes; `alias` is True where that is itself."""
+        made = Recipe.__new__(Recipe)
+        made.name, made.serial = self.name, next(_serials)
+        made.inputs, made.outputs, made.spec = inputs, outputs, outputs[0] if outputs else None
+        made.itemsizes, made.device, made.crosses = self.itemsizes, CPU, False
+        made.steps, made.constants, made.scalars, made.late = (
+            steps,
+            constants,
+            self.scalars,
+            self.late,
+        )
+        made.count, made.room, made.head = self.count, self.room, ()
+        made.large = any(step.n >= 2 * step.grain for step in steps)
+        made.device_steps = made.launches = made.in_place = None
+        made.picks = picks
+        made.sizes = sizes = tuple([size_class(spec.nbytes) for spec in outputs])
+        made.scratch, made.nbytes = scratch, sum(sizes) + scratch
+        spare = (size_class(scratch),) if scratch else ()
+        made.wants = tuple([Wanted(size, free_small.get(size)) for size in (*sizes, *spare)])
+        made.write, made.over, made.here, made.careful = (
+            self.write,
+            self.over,
+            self.here,
+            self.careful,
+        )
+        made.alias = made if alias is True else alias or None
+        made.can_take_fast_path, made.pick, made.moves = self.can_take_fast_path, self.pick, False
+        made.fusion, made.fallible, made.draw = fusion, self.fallible, draw
+        if steps:
+            made.find_heads()
+        return made
 
     def heads(self, kernels: Sequence[int]) -> tuple[int, ...]:
         """The first words of its rows, given where its kernels begin."""

@@ -1,0 +1,207 @@
+"""What was recorded for some sizes, made again for others.
+
+Where data decide on sizes (what a mask chooses, sentences of ever other length), each call would be looked at
+anew: shapes, strides, kernels and their words. All of that follows from the specs of operands and from plain
+numbers. A `Family` is the calls that differ in numbers alone. Once some have come, the Python behind them
+runs on unknown numbers in the place of those in which two of them differ (`../unknown.py`), and what it makes
+becomes a function of Python that makes the same of other numbers: a template. It holds under the conditions
+that were met on the way; where they are not met the usual way is taken, and may lead to another template.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar, cast
+
+from .. import config
+from ..devices import device
+from ..dtypes import dtype
+from ..schedule import settle as settling
+from ..shapes import Size
+from .node import Node, Spec, TensorBase, spec_of
+from .record import MOST_MET_ONCE, is_met_again, make_storage, make_tensor, new_node
+from .signature import Argument
+from .state import observers, state
+from .templates import UNKNOWN_VALUE, Numbers, Template, inquire
+
+Form = tuple[Hashable, ...]  # what is left of a signature without its numbers
+
+_T = TypeVar("_T")
+_K = TypeVar("_K", bound=Hashable)
+
+# Calls of a family that are looked at one by one, before an inquiry (2 ms) is worth it; 0: none ever is.
+ENOUGH = config.TEMPLATES
+MOST_TEMPLATES = 24  # of a family: each layer has its own, and so have large and small sizes
+MOST_FAILURES = 4  # of a family whose Python does not go on with unknown numbers
+MOST_FAMILIES = 1 << 10  # of one op
+# Of one op, made by templates for numbers that came once: it takes 15 us to make them again.
+MOST_MADE = 16
+
+
+class Family:
+    """Calls that differ in numbers alone."""
+
+    __slots__ = ("failures", "met", "templates")
+
+    def __init__(self) -> None:
+        self.met: deque[Numbers] = deque(
+            maxlen=max(ENOUGH, 1)
+        )  # that no template was for, the last ones
+        self.templates: list[Template] = []
+        self.failures = 0
+
+    def made(self, numbers: Numbers, make: Callable[[Iterator[int]], _T]) -> _T | None:
+        """What `make` gives for numbers, made by a template; None if there is none for them.
+
+        `make` gets the numbers one by one, some of them unknown.
+        """
+        for template in self.templates:
+            found = template(numbers)
+            if found is not None:
+                if template is not self.templates[0]:
+                    self._put_first(template)
+                return cast(_T, found)
+        if numbers in self.met:
+            return None
+        made = found = None
+        if self._is_worth_it():
+            like = max(self.met, key=lambda other: sum(map(operator.eq, numbers, other)))
+            made = inquire(like, numbers, make)
+            found = None if made is None else made(numbers)
+            if made is None or found is None:
+                self.failures += 1
+            else:
+                self._put_first(made)
+        if found is None:
+            self.met.append(numbers)
+        return cast("_T | None", found)
+
+    def _put_first(self, template: Template) -> None:
+        """Have a template be asked first; other threads may be asking."""
+        self.templates = [template, *[other for other in self.templates if other is not template]]
+
+    def _is_worth_it(self) -> bool:
+        return (
+            0 < ENOUGH <= len(self.met)
+            and self.failures < MOST_FAILURES
+            and len(self.templates) < MOST_TEMPLATES
+            and not (settling.captured_threads or observers or state.levels or state.forward)
+            and not (state.careful or state.inference or state.rehearsing or state.session)
+        )
+
+
+class OtherSizes:
+    """What an op keeps for operands of ever other sizes: families, and which entries go again.
+
+    Entries that were met once go, the oldest first: the collector would go several times through all that is
+    known of each.
+    """
+
+    __slots__ = ("_met_once", "families")
+
+    def __init__(self) -> None:
+        self.families: dict[Hashable, Family] = {}  # by their forms
+        self._met_once: deque[Hashable] = deque()
+
+    def made(
+        self, form: Hashable, numbers: Numbers, make: Callable[[Iterator[int]], _T]
+    ) -> _T | None:
+        """What `make` gives, made by a template of the family of this form; None if there is none."""
+        family = self.families.get(form)
+        if family is None:
+            if len(self.families) >= MOST_FAMILIES:
+                self.families.clear()
+            family = self.families[form] = Family()
+        return family.made(numbers, make)
+
+    def keep(self, entries: dict[_K, _T], key: _K, name: object, *, is_made: bool = False) -> None:
+        """Keep an entry that is new, for good if its key was met before, else until there are some more; less
+        long if a template has made it. `name` stands for the op.
+        """
+        if not is_met_again((name, key)):
+            self._met_once.append(key)
+        most = MOST_MADE if is_made else MOST_MET_ONCE
+        while len(self._met_once) > most:
+            entries.pop(cast(_K, self._met_once.popleft()), None)
+
+    def clear(self) -> None:
+        """Forget all families."""
+        self.families.clear()
+
+
+# ----- forms and numbers -----
+
+
+def form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
+    """What is left of a signature without its numbers, and these; None where no other sizes are looked for."""
+    form: list[Hashable] = []
+    numbers: list[int] = []
+    before: object = None
+    for part in parts:
+        if isinstance(part, Spec):
+            if part.form is None:
+                return None
+            form.append(part.form)
+            numbers.extend(part.numbers)
+        elif isinstance(part, Size):
+            numbers.extend(part)
+            form.append(len(part))
+        elif before is int and isinstance(part, int):
+            numbers.append(part)
+        elif part.__class__ in _IN_FORMS:
+            form.append(part)
+        else:  # which may have sizes in it
+            return None
+        before = part
+    return tuple(form), tuple(numbers)
+
+
+_IN_FORMS = {type, int, str, bool, float, type(None), dtype, device}
+
+
+def spec_like(spec: Spec, numbers: Iterator[int]) -> Spec:
+    """A spec of the form of another one, with other numbers."""
+    shape = Size([next(numbers) for _ in spec.shape])
+    if spec.is_c_order:
+        strides, step = [], 1
+        for size in reversed(shape):
+            strides.append(step)
+            step = step * size
+        return spec_of(shape, tuple(reversed(strides)), spec.dtype)
+    return spec_of(shape, tuple([next(numbers) for _ in shape]), spec.dtype)
+
+
+def with_numbers(
+    values: Sequence[Argument], numbers: Iterator[int], operands: list[TensorBase]
+) -> list[Argument]:
+    """Arguments of a call with other numbers, in the order in which `describe` finds them; the tensors among
+    them stand for others, and go to `operands`."""
+    made: list[Argument] = []
+    for value in values:
+        kind = value.__class__
+        if isinstance(value, TensorBase):
+            value = stand_in(spec_like(value._spec, numbers))
+            operands.append(value)
+        elif kind is int:
+            value = next(numbers)
+        elif kind is Spec:
+            value = spec_like(value, numbers)
+        elif kind is Size:
+            value = Size([next(numbers) for _ in value])
+        elif isinstance(value, (tuple, list)):
+            parts = with_numbers(value, numbers, operands)
+            value = parts if kind is list else tuple(parts) if kind is tuple else kind(*parts)
+        elif kind is slice:
+            value = slice(*with_numbers((value.start, value.stop, value.step), numbers, operands))
+        made.append(value)
+    return made
+
+
+def stand_in(spec: Spec) -> TensorBase:
+    """A tensor without a value."""
+    node = new_node(Node)
+    node.recipe, node.inputs, node.offsets, node.scalars = UNKNOWN_VALUE, (), None, ()
+    made: TensorBase = make_tensor(make_storage(node, spec), spec)
+    return made

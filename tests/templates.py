@@ -1,0 +1,111 @@
+"""What templates make of other sizes, beside what is made of these directly: all of it has to be the same.
+
+`checked()` has every template of the process looked at so, and made at the second call of a family; with
+ADJIT_TEST_SIZES=1 whole files of tests run in it.
+"""
+
+import contextlib
+import functools
+import types
+from collections import Counter
+from operator import itemgetter
+
+from adjit.graph import other_sizes
+from adjit.graph.node import Spec
+from adjit.graph.operation import Kin
+from adjit.graph.templates import alone
+from adjit.schedule.planning.recipe import Recipe, Source, Step, Wanted
+
+FOUND = Counter()  # templates that were used, made, and given up
+NOT_COMPARED = {"head", "serial", "__weakref__", "launches", "device_steps"}
+
+
+def told(thing, around=()):
+    """All that there is to an object, in plain values."""
+    if any(thing is other for other in around):
+        return "itself"
+    inside = (*around, thing)
+    if isinstance(thing, Recipe):
+        kinds = {name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())}
+        names = sorted(kinds - NOT_COMPARED)
+        return {name: told(getattr(thing, name, "unset"), inside) for name in names}
+    if isinstance(thing, Wanted):  # its list is that of the memory pool
+        return thing.size
+    if isinstance(thing, Spec):
+        names = {*Spec.__slots__, "form"} - {"_form"}
+        return {name: getattr(thing, name) for name in names}
+    if isinstance(thing, Source):
+        return thing.name, thing.text
+    if isinstance(thing, Step):
+        return told(thing.source), thing.n, thing.grain
+    if hasattr(thing, "parts_with_sizes"):
+        names = {
+            n
+            for n in type(thing).__slots__
+            if n not in ("kin", "remake", "numbers", "traces", "lasts")
+        }
+        names -= {n for n in names if n.startswith("vjps") or n == "over"}
+        return {name: told(getattr(thing, name), inside) for name in sorted(names)}
+    if isinstance(thing, Kin):
+        return thing.layout, thing.places
+    if isinstance(thing, (tuple, list)):
+        return [type(thing).__name__, *[told(part, inside) for part in thing]]
+    if isinstance(thing, dict):
+        return {name: told(part, inside) for name, part in thing.items()}
+    if isinstance(thing, functools.partial):
+        return [thing.func, *thing.args, thing.keywords]
+    if isinstance(thing, itemgetter):
+        return repr(thing)
+    if isinstance(thing, types.FunctionType):
+        return thing.__qualname__, told(
+            [cell.cell_contents for cell in thing.__closure__ or ()], inside
+        )
+    return thing
+
+
+def made(family, numbers, make):
+    """What a template gives, once it is seen to be what is made directly."""
+    before = len(family.templates), family.failures
+    found = original(family, numbers, make)
+    FOUND["made"] += len(family.templates) > before[0]
+    FOUND["given up"] += family.failures > before[1]
+    if found is not None:
+        FOUND["used"] += 1
+        direct = alone(lambda: make(iter(numbers)))
+        a, b = told(found), told(direct)
+        assert a == b, (numbers, different(a, b))
+    return found
+
+
+original = other_sizes.Family.made
+
+
+def different(a, b, path=()):
+    """Where two descriptions differ."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return [d for name in a for d in different(a[name], b.get(name), (*path, name))]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [
+            d
+            for k, (x, y) in enumerate(zip(a, b, strict=True))
+            for d in different(x, y, (*path, k))
+        ]
+    return [] if a == b else [(path, a, b)]
+
+
+@contextlib.contextmanager
+def checked():
+    """A block in which every template is looked at, and made as soon as it can be."""
+    enough = other_sizes.ENOUGH
+    look_at_all()
+    try:
+        yield FOUND
+    finally:
+        other_sizes.ENOUGH = enough
+        other_sizes.Family.made = original
+
+
+def look_at_all():
+    """`checked()` for good."""
+    other_sizes.ENOUGH = 1
+    other_sizes.Family.made = made
