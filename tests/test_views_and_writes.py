@@ -258,3 +258,18 @@ def test_strides_that_leave_a_tensor_are_checked_each_time(T):
         assert whole[:4].as_strided((2,), (9,)).tolist() == [0.0, 9.0]  # within the memory
         with pytest.raises(RuntimeError, match="out of bounds"):
             (whole[:4] + k).as_strided((2,), (9,))
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_the_gradient_of_a_written_tensor_may_be_a_part_of_another_one(order):
+    """What was recorded for a gradient with a memory of its own was used for one that begins elsewhere."""
+    for in_cat in (*[order[0]] * 5, *[order[1]] * 5, order[0]):
+        u = adjit.arange(6.0, requires_grad=True)
+        y = u * 1
+        y[3:5] = 1
+        weights = adjit.arange(12.0) + 1
+        if in_cat:
+            (adjit.cat([u * 0, y]) * weights).sum().backward()
+        else:
+            (y * weights[6:]).sum().backward()
+        assert u.grad.tolist() == [7, 8, 9, 0, 0, 12]

@@ -404,10 +404,10 @@ class Tensor(TensorBase):
             >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
             (True, False)
         """
-        return self._storage is tensor._storage and (self._spec, self._offset) == (
-            tensor._spec,
-            tensor._offset,
-        )
+        is_same = self._storage is tensor._storage and self._offset == tensor._offset
+        mine, other = self._spec, tensor._spec  # of which there may be two that are alike
+        alike = (mine.shape, mine.strides, mine.dtype) == (other.shape, other.strides, other.dtype)
+        return is_same and alike
 
     def data_ptr(self) -> int:
         """Give the address of the first element; from now on writes go to the same bytes.

@@ -35,7 +35,8 @@ class WrittenRegion(GradContext):
     def __init__(self, base: Spec, region: Spec, offset: int) -> None:
         self.base, self.region = base, region  # specs of the tensor and of the view
         self.offset = offset  # from where the tensor begins
-        self.traces: dict[Specs, TraceEntry] = {}  # by the gradient's spec
+        # By the gradient's spec, and whether it is all of its memory.
+        self.traces: dict[tuple[Spec, bool], TraceEntry] = {}
 
 
 def written_region(base: Spec, region: Spec, offset: int) -> WrittenRegion:
@@ -68,15 +69,17 @@ class CopySlices:
         # A fill may write there, but its gradient has no single place.
         write.refuse_overlapping(region)
         given = record.as_tensors(fn, grads)
+        traced = bool(tracers) and is_traced(grads)
+        whole = not traced and write.is_all(given[0]) and not given[0]._storage.shared
 
         def run() -> tuple[NewTensor, NewTensor]:
             # In this order the zeros can be written over the gradient, which nothing reads any more.
-            written_part = registry["gather_strided"](*given, base, region, offset)
-            return registry["without_region"](*given, base, region, offset), written_part
+            written_part = registry["gather_strided"](*given, base, region, offset, whole)
+            return registry["without_region"](*given, base, region, offset, whole), written_part
 
-        if state.grad or (tracers and is_traced(grads)):
+        if state.grad or traced:
             return [*run()]
-        return [*remembered(written.traces, (given[0]._spec,), given, run)]
+        return [*remembered(written.traces, (given[0]._spec, whole), given, run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """It saves only geometry."""

@@ -17,7 +17,7 @@ from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel, same_strides
 from ..storage import Block, Storage, Version
-from ..unknown import current, inquiries, text_of
+from ..unknown import current, inquiries, is_unknown, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -98,7 +98,10 @@ def spec_of(
     """The shared spec; nothing depends on its identity but the speed of lookups."""
     if reported is not None and same_strides(shape, strides, reported):
         strides, reported = reported, None
-    if inquiries and (inquiry := current()) is not None:
+    is_unknown_here = bool(inquiries) and any(
+        map(is_unknown, (*shape, *strides, *(reported or ())))
+    )
+    if is_unknown_here and (inquiry := current()) is not None:
         texts = [tuple([text_of(n) for n in part or ()]) for part in (shape, strides, reported)]
         made: Spec = inquiry.shared(
             (*texts, kind, place), lambda: Spec(Size(shape), tuple(strides), kind, place, reported)

@@ -34,7 +34,8 @@ _K = TypeVar("_K", bound=Hashable)
 # Calls of a family that are looked at one by one, before an inquiry (2 ms) is worth it; 0: none ever is.
 ENOUGH = config.TEMPLATES
 MOST_TEMPLATES = 24  # of a family: each layer has its own, and so have large and small sizes
-MOST_FAILURES = 4  # of a family whose Python does not go on with unknown numbers
+# Inquiries that led to nothing, for each template, and one: sizes are special, or Python does not go on with them.
+MOST_FAILURES = 4
 MOST_FAMILIES = 1 << 10  # of one op
 # Of one op, made by templates for numbers that came once: it takes 15 us to make them again.
 MOST_MADE = 16
@@ -85,7 +86,7 @@ class Family:
     def _is_worth_it(self) -> bool:
         return (
             0 < ENOUGH <= len(self.met)
-            and self.failures < MOST_FAILURES
+            and self.failures < MOST_FAILURES * (1 + len(self.templates))
             and len(self.templates) < MOST_TEMPLATES
             and not (settling.captured_threads or observers or state.levels or state.forward)
             and not (state.careful or state.inference or state.rehearsing or state.session)

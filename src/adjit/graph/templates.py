@@ -110,9 +110,18 @@ def alone(run: Callable[[], object]) -> object:
             settling.give_up.pop(thread, None)
             with contextlib.suppress(ValueError):  # another thread has written the list anew
                 modes_used.remove(ALONE)
-            for node in settling.pending[:]:
-                if _is_of_unknown(node.recipe):
-                    settling.pending.remove(node)
+            _take_out_unreal()
+
+
+def _take_out_unreal() -> None:
+    """Take nodes that cannot run out of what is pending: of unknown numbers, or on what stands for operands."""
+    unreal: set[int] = set()
+    for node in settling.pending[:]:
+        read = node.inputs or ()
+        on_unreal = any(v.recipe is UNKNOWN_VALUE or id(v) in unreal for v in read)
+        if on_unreal or _is_of_unknown(node.recipe):
+            unreal.add(id(node))
+            settling.pending.remove(node)
 
 
 def _is_of_unknown(recipe: object) -> bool:

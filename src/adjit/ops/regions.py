@@ -8,14 +8,14 @@ from ..formats import contiguous_format
 from ..graph import record, write
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
-from ..graph.operation import Operation, operation
+from ..graph.operation import operation
 from ..kernels.ops import strided
 from ..schedule.jit.cache import instantiate
 from ..schedule.planning.recipe import GRAIN, Recipe, Step
 from ..shapes import coalesce, is_dense
 from ..tensor import Tensor
 from .conversions import clone
-from .creation import empty, zeros
+from .creation import zeros
 from .view import expand
 
 
@@ -70,14 +70,14 @@ part_recipes: dict[tuple[Spec, Spec, Spec], Recipe] = {}
 
 @scatter_strided.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
-    return gather_strided(g, base, region, offset)
+    return gather_strided(g, base, region, offset, False)
 
 
 @operation("GatherStridedBackward0")
-def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int, is_whole: bool) -> Tensor:
     """The region of a gradient that has the shape of `base`, wherever its own bytes lie."""
     base, region, offset = follow(base, region, offset)
-    laid = _laid_out(g, base)
+    laid = _laid_out(g, base, is_whole)
     before, behind = -min(offset, 0), max(offset + region.extent - base.numel, 0)
     if before or behind:  # the region may show elements of the storage that `base` does not have
         flat = record.make_tensor(laid._storage, dense_spec((base.numel,), base.dtype, base.device))
@@ -96,10 +96,10 @@ def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
 
 
 @operation("WithoutRegionBackward0")
-def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+def without_region(g: Tensor, base: Spec, region: Spec, offset: int, is_whole: bool) -> Tensor:
     """A gradient of `base` with a strided region set to zero."""
     base, region, offset = follow(base, region, offset)
-    laid = _laid_out(g, base)
+    laid = _laid_out(g, base, is_whole)
     write.store(
         record.make_tensor(laid._storage, region, offset),
         expand(zeros_in(dense_spec((), base.dtype, base.device)), region.shape),
@@ -112,20 +112,17 @@ without_region.linear("g")
 
 @without_region.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
-    return without_region(g, base, region, offset)
+    return without_region(g, base, region, offset, False)
 
 
-def batched_region(op: Operation) -> None:
-    """Give an op on a region of a tensor its batching rule: what belongs to one example lies in one piece."""
-
-    @op.batched
-    def _(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
-        room, size = base.extent, g.shape[0]
-        if offset < 0 or offset + region.extent > room:
-            raise RuntimeError(
-                "a view of elements that its tensor does not show has no gradient inside of vmap"
-            )
-        return op(g, many(base, size, room), many(region, size, room), offset)
+def of_examples(g: Tensor, base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec]:
+    """The specs of a base, and of a region of it, for many: what belongs to one example lies in one piece."""
+    room, size = base.extent, g.shape[0]
+    if offset < 0 or offset + region.extent > room:
+        raise RuntimeError(
+            "a view of elements that its tensor does not show has no gradient inside of vmap"
+        )
+    return many(base, size, room), many(region, size, room)
 
 
 def many(spec: Spec, size: int, apart: int) -> Spec:
@@ -133,8 +130,19 @@ def many(spec: Spec, size: int, apart: int) -> Spec:
     return spec_of((size, *spec.shape), (apart, *spec.strides), spec.dtype, spec.device)
 
 
-for _op in (scatter_strided, gather_strided, without_region):
-    batched_region(_op)
+@scatter_strided.batched
+def _(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    return scatter_strided(g, *of_examples(g, base, region, offset), offset)
+
+
+@gather_strided.batched
+def _(g: Tensor, base: Spec, region: Spec, offset: int, is_whole: bool) -> Tensor:
+    return gather_strided(g, *of_examples(g, base, region, offset), offset, is_whole)
+
+
+@without_region.batched
+def _(g: Tensor, base: Spec, region: Spec, offset: int, is_whole: bool) -> Tensor:
+    return without_region(g, *of_examples(g, base, region, offset), offset, is_whole)
 
 
 def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
@@ -183,13 +191,13 @@ def steps_along(axes: list[tuple[int, int, int]], elements: int) -> list[int]:
     return [*found[::-1], elements]
 
 
-def _laid_out(g: Tensor, base: Spec) -> Tensor:
-    """`g` with the strides of `base` and nothing else in its storage: its value, or a copy."""
-    storage = g._storage
-    if g._spec is base and not (g._offset or storage.shared) and base.numel == storage.spec.numel:
-        return record.make_tensor(record.make_storage(storage.value, base), base)
-    flat = empty((base.numel,), dtype=base.dtype, device=base.device)
-    target = record.make_tensor(flat._storage, base)
-    target._storage.spec = base
-    write.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
-    return target
+def _laid_out(g: Tensor, base: Spec, is_whole: bool) -> Tensor:
+    """`g` with the strides of `base` and nothing else in its storage: its value if that is so, or a copy.
+
+    Who calls says so: what is recorded here is recorded again for any tensor with the same spec, wherever that
+    begins in its memory.
+    """
+    if is_whole and g._spec is base:
+        return record.make_tensor(record.make_storage(g._storage.value, base), base)
+    made: Tensor = write.convert(g, base)
+    return made

@@ -294,15 +294,7 @@ class Recipe(MemoryUse):
         self.large = any(step.n >= 2 * step.grain for step in steps)
         self.device_steps = self.launches = None
         self.scratch = scratch
-        if any(map(is_unknown, [scratch, *[spec.nbytes for spec in outputs]])):  # it never runs
-            self.sizes, self.nbytes, self.wants = (), 0, ()
-        else:
-            self.sizes = tuple([size_class(spec.nbytes) for spec in outputs])
-            self.nbytes = sum(self.sizes) + scratch
-            spare = (size_class(scratch),) if scratch else ()
-            self.wants = tuple(
-                [Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)]
-            )
+        self._find_memory(outputs, scratch)
         self.write, self.over = NO_WRITE, 0
         self.alias = self.in_place = None
         self.here = ()
@@ -330,32 +322,40 @@ class Recipe(MemoryUse):
         made.name, made.serial = self.name, next(_serials)
         made.inputs, made.outputs, made.spec = inputs, outputs, outputs[0] if outputs else None
         made.itemsizes, made.device, made.crosses = self.itemsizes, CPU, False
-        made.steps, made.constants, made.scalars, made.late = (
-            steps,
-            constants,
-            self.scalars,
-            self.late,
-        )
-        made.count, made.room, made.head = self.count, self.room, ()
-        made.large = any(step.n >= 2 * step.grain for step in steps)
+        made.steps, made.constants = steps, constants
+        made.scalars, made.late = self.scalars, self.late
+        made.write, made.over = self.write, self.over
+        made.here, made.careful = self.here, self.careful
+        made.count, made.room, made.scratch = self.count, self.room, scratch
         made.device_steps = made.launches = made.in_place = None
         made.picks = picks
-        made.sizes = sizes = tuple([size_class(spec.nbytes) for spec in outputs])
-        made.scratch, made.nbytes = scratch, sum(sizes) + scratch
-        spare = (size_class(scratch),) if scratch else ()
-        made.wants = tuple([Wanted(size, free_small.get(size)) for size in (*sizes, *spare)])
-        made.write, made.over, made.here, made.careful = (
-            self.write,
-            self.over,
-            self.here,
-            self.careful,
-        )
+        if len(steps) == len(outputs) == 1 and not scratch:  # the usual case, in half the time
+            step, size = steps[0], size_class(made.spec.nbytes)
+            made.large = step.n >= 2 * step.grain
+            made.sizes, made.nbytes = (size,), size
+            made.wants = (Wanted(size, free_small.get(size)),)
+            address, words = step.source.address, self.count - bool(self.write)
+            made.head = (address, step.n, step.grain, words) if address else ()
+        else:
+            made.large = any(step.n >= 2 * step.grain for step in steps)
+            made._find_memory(outputs, scratch)
+            made.head = ()
+            if steps:
+                made.find_heads()
         made.alias = made if alias is True else alias or None
         made.can_take_fast_path, made.pick, made.moves = self.can_take_fast_path, self.pick, False
         made.fusion, made.fallible, made.draw = fusion, self.fallible, draw
-        if steps:
-            made.find_heads()
         return made
+
+    def _find_memory(self, outputs: tuple[Any, ...], scratch: int) -> None:
+        """Find what memory running it takes."""
+        if any(map(is_unknown, [scratch, *[spec.nbytes for spec in outputs]])):  # it never runs
+            self.sizes, self.nbytes, self.wants = (), 0, ()
+            return
+        self.sizes = tuple([size_class(spec.nbytes) for spec in outputs])
+        self.nbytes = sum(self.sizes) + scratch
+        spare = (size_class(scratch),) if scratch else ()
+        self.wants = tuple([Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)])
 
     def heads(self, kernels: Sequence[int]) -> tuple[int, ...]:
         """The first words of its rows, given where its kernels begin."""
