@@ -7,6 +7,7 @@ import contextlib
 import functools
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -76,8 +77,8 @@ class NumberArgument(int):
 class OperationCall:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
-    __slots__ = ("attributes", "differentiable", "kin", "layout", "node_class", "op", "places", "save_plans",
-                 "trace")  # fmt: skip
+    __slots__ = ("__weakref__", "attributes", "differentiable", "kin", "layout", "node_class", "op", "places",
+                 "save_plans", "trace")  # fmt: skip
 
     def __init__(self, op: Operation | None) -> None:
         self.op, self.node_class = op, op and op.node_class
@@ -134,7 +135,7 @@ def keep_draws(call: OperationCall) -> None:
         if active_levels:
             call.trace = SEEN_ONCE
         else:
-            drawing_calls.append(call)
+            drawing_calls.add(call)
 
 
 def forget_draws() -> None:
@@ -143,7 +144,9 @@ def forget_draws() -> None:
         drawing_calls.pop().trace = SEEN_ONCE
 
 
-drawing_calls: list[OperationCall] = []
+drawing_calls: weakref.WeakSet[OperationCall] = (
+    weakref.WeakSet()
+)  # of sizes that come once many go again
 active_levels: list[None] = []  # as many as are active, of all threads
 
 

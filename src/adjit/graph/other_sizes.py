@@ -34,7 +34,7 @@ _K = TypeVar("_K", bound=Hashable)
 # Calls of a family that are looked at one by one, before an inquiry (2 ms) is worth it; 0: none ever is.
 ENOUGH = config.TEMPLATES
 MOST_TEMPLATES = 24  # of a family: each layer has its own, and so have large and small sizes
-# Inquiries that led to nothing, for each template, and one: sizes are special, or Python does not go on with them.
+# Inquiries that led to nothing, for each template, and one: sizes are special, or Python does not go on.
 MOST_FAILURES = 4
 MOST_FAMILIES = 1 << 10  # of one op
 # Of one op, made by templates for numbers that came once: it takes 15 us to make them again.
