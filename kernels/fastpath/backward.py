@@ -677,6 +677,9 @@ def new_way(context, runtime, fn, grads):
     elif class_of(grad_context) == item(context, BACKWARD_VIEW_VJP_CLASS):
         traces = get(grad_context, VIEW_VJP_TRACES)
     elif class_of(grad_context) == item(context, BACKWARD_WRITTEN_REGION_CLASS):
+        # What was recorded for a gradient that is all of its memory holds for no other.
+        if not is_whole(runtime, list_item(grads, 0)):
+            return 0
         traces = get(grad_context, WRITTEN_REGION_TRACES)
     else:
         return 0
@@ -693,6 +696,16 @@ def new_way(context, runtime, fn, grads):
         drop(trace)
         return 0
     return trace
+
+
+@helper
+def is_whole(runtime, g):
+    """Whether a gradient is known to be all of its memory."""
+    if is_bare(runtime, g):
+        return True
+    if not is_tensor(runtime, g) or get(g, TENSOR_OFFSET) != zero(runtime):
+        return False
+    return get(get(g, TENSOR_STORAGE), STORAGE_SPEC) == get(g, TENSOR_SPEC)
 
 
 @helper

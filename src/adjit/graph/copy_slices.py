@@ -35,8 +35,8 @@ class WrittenRegion(GradContext):
     def __init__(self, base: Spec, region: Spec, offset: int) -> None:
         self.base, self.region = base, region  # specs of the tensor and of the view
         self.offset = offset  # from where the tensor begins
-        # By the gradient's spec, and whether it is all of its memory.
-        self.traces: dict[tuple[Spec, bool], TraceEntry] = {}
+        # By the gradient's spec, and None behind it where that is not all of its memory.
+        self.traces: dict[Specs, TraceEntry] = {}
 
 
 def written_region(base: Spec, region: Spec, offset: int) -> WrittenRegion:
@@ -79,7 +79,10 @@ class CopySlices:
 
         if state.grad or traced:
             return [*run()]
-        return [*remembered(written.traces, (given[0]._spec, whole), given, run)]
+        key = (
+            (given[0]._spec,) if whole else (given[0]._spec, None)
+        )  # machine code looks for the first
+        return [*remembered(written.traces, key, given, run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """It saves only geometry."""
