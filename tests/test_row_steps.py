@@ -217,6 +217,32 @@ def test_what_only_looks_like_a_table_is_none(gradient):
     np.testing.assert_array_equal(w.detach().numpy(), expected)
 
 
+ADDED = {
+    "index_add": lambda base, places, rows: base.index_add(0, places, rows),
+    "index_put": lambda base, places, rows: base.index_put((places,), rows, accumulate=True),
+}
+
+
+@pytest.mark.parametrize("add", ADDED.values(), ids=ADDED)
+@pytest.mark.parametrize("first", [0.0, 2.0])
+def test_what_rows_were_added_to_is_told_of_each_gradient(add, first, monkeypatch):
+    """What a call records is known by the specs of its tensors, whatever these hold."""
+    count, zeros = by_rows(monkeypatch), 0
+    places, rows = T.tensor([9, 11, 9]), T.ones(3, 5) * 3
+    w = table(5)
+    moves, expected = T.optim.SGD([w], lr=0.5), w.detach().numpy().copy()
+    for filling in [first] * 4 + [2.0 - first] * 4 + [first]:
+        base = T.full((ROWS, 5), filling)
+        w.grad = add(base, places, rows)
+        moves.step()
+        gradient = np.full((ROWS, 5), filling, np.float32)
+        np.add.at(gradient, [9, 11, 9], 3)
+        expected -= np.float32(0.5) * gradient
+        np.testing.assert_array_equal(w.detach().numpy(), expected)
+        zeros += not filling
+    assert count == [zeros]
+
+
 def test_indices_that_an_array_shows_are_copied_so_that_the_table_waits(monkeypatch):
     count = by_rows(monkeypatch)
     layer, places = T.nn.Embedding(ROWS, 3), T.from_numpy(np.array([9, 11, 9]))

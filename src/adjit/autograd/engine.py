@@ -32,7 +32,7 @@ from ..graph.node import (
     sequence,
 )
 from ..graph.operation import SavePlan
-from ..graph.primitives import is_filled_with_zeros, names_rows
+from ..graph.primitives import is_filled_with_zeros
 from ..graph.record import as_tensor, as_tensors
 from ..graph.state import observers, record_gradients, resume_gradients, state
 from ..graph.trace import Trace, TraceEntry, remembered
@@ -42,6 +42,7 @@ from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
 from ..ops.reduce import sum_to
 from ..ops.regions import part_recipe, part_recipes
+from ..schedule import deferred
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import remember, settle_walk
@@ -152,7 +153,11 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
             t._set_grad(g if is_own else g.clone() if state.grad else own_copy(g))
         elif state.grad:
             t._set_grad(total.record(old, g))
-        elif names_rows(g) and g._spec is old._spec and is_filled_with_zeros(old):
+        elif (
+            deferred.names_rows(g._storage.value)
+            and g._spec is old._spec
+            and is_filled_with_zeros(old)
+        ):
             store(old, g)  # so that it can wait
         else:
             old.add_(g)

@@ -16,6 +16,7 @@ from ..devices import CPU, device
 from ..dtypes import dtype
 from ..kernels.ops import fill
 from ..kernels.ops import shape as kernels
+from ..schedule import deferred
 from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, coalesce
@@ -63,20 +64,7 @@ def is_filled_with_zeros(t: TensorBase) -> bool:
     """Whether a tensor is recorded as zeros, and all of them."""
     value = t._storage.value
     recipe = value.recipe
-    if recipe.__class__ is not Recipe or recipe.spec is not t._spec or len(recipe.steps) != 1:
-        return False
-    origin = recipe.steps[0].source.origin
-    is_constant = origin.__class__ is tuple and origin[0] in (
-        fill.constant_float,
-        fill.constant_int,
-    )
-    return is_constant and value.scalars == (0,)
-
-
-def names_rows(t: TensorBase) -> bool:
-    """Whether a tensor is recorded as a table that is +0 but for some rows, which are nowhere -0."""
-    recipe = t._storage.value.recipe
-    return recipe.__class__ is Recipe and recipe.fusion.rows is not None
+    return isinstance(recipe, Recipe) and recipe.spec is t._spec and deferred.are_zeros(value)
 
 
 def fresh_node(spec: Spec) -> Node:

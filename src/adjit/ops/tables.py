@@ -9,7 +9,6 @@ from .. import devices, dtypes
 from ..dtypes import carrier
 from ..graph import write
 from ..graph.launch import launch
-from ..graph.primitives import is_filled_with_zeros
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe, Step
@@ -217,7 +216,7 @@ def write_rows(
         len(axes) == outer == inner_step == steps[2] == 1 and base._spec.device is devices.CPU
     )
     named = None
-    if add and are_whole and 0 < 2 * table.count <= rows and is_filled_with_zeros(base):
+    if add and are_whole and 0 < 2 * table.count <= rows:
         named = NamedRows(
             table.count, inner, steps[1], skipped, tuple(table.axes), tuple(messages.items())
         )

@@ -22,6 +22,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ..kernels.ops import fill
 from ..kernels.ops.row_steps import MOST
 from ..storage import BorrowedMemory, Storage
 from .graph_key import NOBODY, others, uses_of
@@ -35,9 +36,8 @@ large_savers: list[weakref.ref[Any]] = []
 # Storages of parameters whose optimiser has not asked for more of a gradient than the rows that it names.
 tables: list[weakref.ref[Storage]] = []
 asked: list[int] = []  # the ids of the values that a thread asks for, while it has the lock
-spared: set[int] = (
-    set()
-)  # the ids of what waits although everything is to run, while a thread has the lock
+# The ids of what waits although everything is to run, while a thread has the lock.
+spared: set[int] = set()
 nodes: list[Any] = []  # what was left out, in the order of recording
 
 _refcount = sys.getrefcount
@@ -263,7 +263,7 @@ def tables_in(value: Any) -> list[Any]:
             break
         if not recipe.fusion.adds:
             tables = [value, *found]
-            return tables if all(map(_is_single, tables)) else []
+            return tables if all(map(names_rows, tables)) else []
         value, *others = inputs
         found = [*others, *found]
     return []
@@ -280,15 +280,31 @@ def made_of(value: Any) -> Iterator[Any]:
             stack += inputs if recipe.fusion.adds else inputs[:1]
 
 
-def _is_single(node: Any) -> bool:
-    recipe = node.recipe
-    return recipe is not None and recipe.fusion.rows is not None
+def names_rows(value: Any) -> bool:
+    """Whether a value is recorded as a table that is +0 but for some rows, which are nowhere -0.
+
+    Its recipe says that it adds rows to something, and may have been recorded for something else before: that
+    these are zeros, the node tells.
+    """
+    inputs, recipe = value.inputs, value.recipe  # in this order: another thread may run it
+    if not inputs or recipe is None or recipe.fusion.rows is None:
+        return False
+    return are_zeros(inputs[0])
+
+
+def are_zeros(value: Any) -> bool:
+    """Whether a value is recorded as zeros."""
+    recipe, scalars = value.recipe, value.scalars
+    if recipe is None or len(recipe.steps) != 1 or scalars != (0,):
+        return False
+    origin = recipe.steps[0].source.origin
+    return origin.__class__ is tuple and origin[0] in (fill.constant_float, fill.constant_int)
 
 
 def _is_table(node: Any) -> bool:
     """Whether a value is recorded as a table, or as a sum."""
     recipe = node.recipe
-    return recipe is not None and (recipe.fusion.rows is not None or recipe.fusion.adds)
+    return recipe is not None and (recipe.fusion.adds or names_rows(node))
 
 
 def is_ours(value: Any) -> bool:
