@@ -7,6 +7,7 @@ import adjit as T
 from adjit import nn
 from adjit.graph import trace
 from adjit.graph.operation import operation
+from adjit.graph.state import state
 from adjit.schedule import settle as scheduling
 
 F = nn.functional
@@ -264,3 +265,21 @@ def test_nodes_that_another_thread_has_run_meanwhile_are_not_repeated():
     finally:
         node.recipe = recipe
     assert out.tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_writes_over_an_operand_is_traced_if_that_is_said_to_be_whole(told):
+    """The next operand of this spec may be a part of a memory, and what is written would be in its place."""
+
+    def run():
+        state.whole = told
+        y = x.detach()
+        y[1:3] = 2.0
+        return y * 1
+
+    x = T.ones(6)
+    out, entry = trace.trace([x], run)
+    assert out.tolist() == [1, 2, 2, 1, 1, 1]
+    assert isinstance(entry, trace.Trace) == told
+    assert told or entry is trace.UNCACHEABLE
+    assert not state.whole

@@ -73,15 +73,15 @@ class CopySlices:
         whole = not traced and write.is_all(given[0]) and not given[0]._storage.shared
 
         def run() -> tuple[NewTensor, NewTensor]:
+            state.whole = whole
             # In this order the zeros can be written over the gradient, which nothing reads any more.
             written_part = registry["gather_strided"](*given, base, region, offset, whole)
             return registry["without_region"](*given, base, region, offset, whole), written_part
 
         if state.grad or traced:
             return [*run()]
-        key = (
-            (given[0]._spec,) if whole else (given[0]._spec, None)
-        )  # machine code looks for the first
+        # Machine code looks for the first.
+        key = (given[0]._spec,) if whole else (given[0]._spec, None)
         return [*remembered(written.traces, key, given, run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:

@@ -92,6 +92,7 @@ class State(threading.local):
     levels: tuple[Level, ...] = ()  # of transforms, those entered last at the end
     forward: tuple[Level, ...] = ()  # of functions that are differentiated forward
     deterministic = True  # nothing happened that specs do not determine: no look at values, no draw
+    whole = False  # what is being traced was told that an operand is all of its memory
     rehearsing = False  # on stand-ins for operands: nothing that is drawn is used up
 
 

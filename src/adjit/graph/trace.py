@@ -85,6 +85,10 @@ class Trace:
             o is None or (isinstance(o, Output) and not o.is_view) for o in outputs
         )
 
+    def writes_over(self, operands: int) -> bool:
+        """Whether it writes into the memory of an operand, which may hold more than that, or in its place."""
+        return any(step.recipe.write and step.places[0] < operands for step in self.steps)
+
     def parts_with_sizes(self) -> tuple[object, ...]:
         """What `resized` takes."""
         return self.steps, self.storages, self.outputs
@@ -205,13 +209,16 @@ def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[R
     if len(set(map(id, values))) < len(values):
         return run(), SEEN_ONCE  # which of two operands a node reads could not be told
     start = len(pending)
-    before, state.deterministic = state.deterministic, True
+    before, state.deterministic, state.whole = (state.deterministic, state.whole), True, False
     try:
         out = run()
-        is_deterministic = state.deterministic
+        is_deterministic, is_whole = state.deterministic, state.whole
     finally:
-        state.deterministic = state.deterministic and before
-    return out, _traced(operands, values, pending[start:], out) if is_deterministic else UNCACHEABLE
+        state.deterministic, state.whole = state.deterministic and before[0], before[1]
+    entry = _traced(operands, values, pending[start:], out) if is_deterministic else UNCACHEABLE
+    if isinstance(entry, Trace) and not is_whole and entry.writes_over(len(operands)):
+        return out, UNCACHEABLE  # the next one may be a part of a memory
+    return out, entry
 
 
 def rehearsed(operands: Sequence[TensorBase], run: Callable[[], Results]) -> TraceEntry:

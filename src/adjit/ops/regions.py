@@ -9,6 +9,7 @@ from ..graph import record, write
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
+from ..graph.state import state
 from ..kernels.ops import strided
 from ..schedule.jit.cache import instantiate
 from ..schedule.planning.recipe import GRAIN, Recipe, Step
@@ -198,6 +199,7 @@ def _laid_out(g: Tensor, base: Spec, is_whole: bool) -> Tensor:
     begins in its memory.
     """
     if is_whole and g._spec is base:
+        state.whole = True
         return record.make_tensor(record.make_storage(g._storage.value, base), base)
     made: Tensor = write.convert(g, base)
     return made
