@@ -8,6 +8,7 @@ written yet or not; those kernels have tests of their own.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -47,6 +48,7 @@ def built() -> Path:
     if compiler is None:
         pytest.skip("the stub driver needs a C compiler")
     folder = Path(tempfile.mkdtemp(prefix="adjit-stub-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library, products = folder / "libcuda.so.1", folder / "libcublasLt.so.13"
     found = Path(sysconfig.get_path("purelib")).glob("nvidia/*/include")
     command = [compiler, "-O1", "-fPIC", "-shared", *[f"-I{headers}" for headers in found]]

@@ -18,7 +18,15 @@ from adjit.graph.templates import alone
 from adjit.schedule.planning.recipe import Recipe, Source, Step, Wanted
 
 FOUND = Counter()  # templates that were used, made, and given up
-NOT_COMPARED = {"head", "serial", "__weakref__", "launches", "device_steps"}
+NOT_COMPARED = {"head", "serial", "__weakref__", "launches", "device_steps", "is_resized"}
+OF_THE_FIRST = {
+    "kin",
+    "remake",
+    "numbers",
+    "traces",
+    "lasts",
+    "over",
+}  # what a template does not make
 
 
 def told(thing, around=()):
@@ -40,13 +48,9 @@ def told(thing, around=()):
     if isinstance(thing, Step):
         return told(thing.source), thing.n, thing.grain
     if hasattr(thing, "parts_with_sizes"):
-        names = {
-            n
-            for n in type(thing).__slots__
-            if n not in ("kin", "remake", "numbers", "traces", "lasts")
-        }
-        names -= {n for n in names if n.startswith("vjps") or n == "over"}
-        return {name: told(getattr(thing, name), inside) for name in sorted(names)}
+        names = sorted({*type(thing).__slots__} - OF_THE_FIRST)
+        kept = [name for name in names if not name.startswith("vjps")]
+        return {name: told(getattr(thing, name), inside) for name in kept}
     if isinstance(thing, Kin):
         return thing.layout, thing.places
     if isinstance(thing, (tuple, list)):
@@ -58,18 +62,17 @@ def told(thing, around=()):
     if isinstance(thing, itemgetter):
         return repr(thing)
     if isinstance(thing, types.FunctionType):
-        return thing.__qualname__, told(
-            [cell.cell_contents for cell in thing.__closure__ or ()], inside
-        )
+        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+        return thing.__qualname__, told(cells, inside)
     return thing
 
 
 def made(family, numbers, make):
     """What a template gives, once it is seen to be what is made directly."""
-    before = len(family.templates), family.failures
+    before = len(family.templates), family.next_inquiry
     found = original(family, numbers, make)
     FOUND["made"] += len(family.templates) > before[0]
-    FOUND["given up"] += family.failures > before[1]
+    FOUND["given up"] += family.next_inquiry > before[1]
     if found is not None and not state.careful:  # what is made directly uses templates, too
         FOUND["used"] += 1
         direct = alone(lambda: make(iter(numbers)))
@@ -86,11 +89,8 @@ def different(a, b, path=()):
     if isinstance(a, dict) and isinstance(b, dict):
         return [d for name in a for d in different(a[name], b.get(name), (*path, name))]
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return [
-            d
-            for k, (x, y) in enumerate(zip(a, b, strict=True))
-            for d in different(x, y, (*path, k))
-        ]
+        pairs = enumerate(zip(a, b, strict=True))
+        return [d for k, (x, y) in pairs for d in different(x, y, (*path, k))]
     return [] if a == b else [(path, a, b)]
 
 

@@ -25,6 +25,7 @@ from scheduler import put_in_place
 
 import adjit as T
 from adjit import config, storage
+from adjit.graph import other_sizes
 from adjit.graph.registry import registry
 from adjit.graph.write import copy_body
 from adjit.nn import functional as F
@@ -1284,8 +1285,7 @@ def test_a_large_graph_has_to_come_back_twice(length, sightings, plans, monkeypa
         assert bool(plans) == (seen >= sightings)
 
 
-def test_where_many_batches_stay_unplanned_a_structure_has_to_come_more_often(monkeypatch):
-    """Sizes that data decide may be ever others."""
+def test_where_sizes_are_ever_others_a_structure_has_to_come_more_often(monkeypatch):
     monkeypatch.setattr(config, "HOT", 2)
     monkeypatch.setattr(plan_cache, "CROWD", 40)
     plan_cache.clear()
@@ -1309,9 +1309,12 @@ def test_where_many_batches_stay_unplanned_a_structure_has_to_come_more_often(mo
     assert needed[:3] == [2] * 3
     assert needed == sorted(needed)
     assert needed[-40:] == [2 + plan_cache.MOST_MORE] * 40
+    plan_cache.clear()
+    monkeypatch.setattr(other_sizes.Family, "made", lambda *call: None)  # as where they are not
+    assert [sightings(n) for n in range(4000, 4120)] == [2] * 120
+    monkeypatch.undo()
     monkeypatch.setattr(config, "HOT", 1)
     assert sightings(3200) == 1  # who asks for plans at once gets them
-    plan_cache.clear()
 
 
 def test_structures_that_never_come_back_are_not_kept(monkeypatch):

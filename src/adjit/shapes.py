@@ -382,7 +382,12 @@ def an_int(function: str, name: str, position: int, value: Any) -> int:
             f"{function}(): argument '{name}' (position {position}) must be int, not "
             f"{type(value).__name__}"
         )
-    return operator.index(value)
+    return as_int(value)
+
+
+def as_int(value: Any) -> int:
+    """A whole number of any class as an int."""
+    return value if value.__class__ is int else operator.index(value)
 
 
 def is_int(value: Any) -> bool:
@@ -397,8 +402,8 @@ def is_int(value: Any) -> bool:
 def some_ints(value: Any) -> list[int]:
     """The numbers of an argument that is one or several."""
     if is_int(value):
-        return [operator.index(value)]
-    return [operator.index(v) for v in value]
+        return [as_int(value)]
+    return [as_int(v) for v in value]
 
 
 def for_each(value: Any, count: int) -> Shape:

@@ -49,7 +49,7 @@ class Inquiry:
         """An unknown number that the lines know by a name: it goes where that of the example goes."""
         return UnknownNumber(self, name, value)
 
-    def computed(self, text: str, value: Number) -> UnknownNumber:
+    def computed(self, text: str, value: Number) -> Any:
         """What an expression gives, which in the example is `value`."""
         self._check()
         found = self._made.get(text)
@@ -117,16 +117,29 @@ def through(function: Callable[[Any], int], value: Any) -> int:
     """What a function gives for a number; of an unknown one it is computed later."""
     if not is_unknown(value):
         return function(value)
-    inquiry = value._inquiry
-    found: Any = inquiry.computed(
-        f"{inquiry.named(function)}({value._name})", function(value._value)
-    )
+    inquiry, result = value._inquiry, function(value._value)
+    found: int = inquiry.computed(f"{inquiry.named(function)}({value._name})", result)
     return found
 
 
 def whole(value: Any) -> int:
     """`int(value)`; an unknown one stays so."""
     return value if value.__class__ is int else int(value)
+
+
+def bounds_of(cut: slice, size: int) -> tuple[int, int, int]:
+    """`cut.indices(size)`, for steps that are positive where a number is unknown."""
+    given = cut.start, cut.stop, cut.step
+    if not any(map(is_unknown, (size, *given))):
+        return cut.indices(size)
+    step = 1 if cut.step is None else cut.step
+    if step < 1:
+        raise ValueError("of unknown numbers only steps forward are known")
+    start, stop = (
+        default if bound is None else max(bound + size, 0) if bound < 0 else min(bound, size)
+        for bound, default in ((cut.start, 0), (cut.stop, size))
+    )
+    return start, stop, step
 
 
 class Cached(Generic[_R]):
@@ -147,14 +160,8 @@ def cached(most: int) -> Callable[[Callable[..., _R]], Cached[_R]]:
     return lambda function: Cached(function, most)
 
 
-_OF_MOST = {
-    "//",
-    "%",
-    "/",
-    "**",
-    "<<",
-    ">>",
-}  # operations that not all numbers on their right go with
+# Operations that not all numbers on their right go with.
+_OF_MOST = {"//", "%", "/", "**", "<<", ">>"}
 
 
 class UnknownNumber:
@@ -178,45 +185,43 @@ class UnknownNumber:
         self._inquiry.require(f"({self._name} == {self._value!r})")
         return self._value
 
+    def _is_of_another_inquiry(self, other: Any) -> bool:
+        """Whether one of two numbers, this and another one, is met outside of its inquiry."""
+        is_other = is_unknown(other) and other._inquiry is not self._inquiry
+        return is_other or self._inquiry.is_foreign()
+
     def _with(
         self, symbol: str, function: Callable[[Any, Any], Any], other: Any, turned: bool = False
     ) -> Any:
         """The result of an operation with another number, which stands in front of it if it is `turned`."""
-        if type(other) is UnknownNumber:
-            value, text = other._value, other._name
-        elif other.__class__ in (int, float):
-            value, text = other, repr(other)
-        else:
+        if other.__class__ not in (int, float):
             return NotImplemented
-        pair, texts, numbers = (self._value, value), (self._name, text), (self, other)
-        if turned:
-            pair, texts, numbers = pair[::-1], texts[::-1], numbers[::-1]
+        if self._is_of_another_inquiry(other):
+            raise RuntimeError("an unknown number has outlived its inquiry")
+        pair: tuple[Any, Any] = (other, self) if turned else (self, other)
+        first, second = pair
         try:
-            found = function(*pair)
+            found = function(_value_of(first), _value_of(second))
         except (ArithmeticError, ValueError):  # somebody may go another way then
-            for number in numbers:
-                _ = number._fixed() if type(number) is UnknownNumber else None
+            for number in filter(is_unknown, pair):
+                number._fixed()
             raise
-        if symbol in _OF_MOST and type(numbers[1]) is UnknownNumber:
-            _ = numbers[1] > 0 or numbers[1] < 0  # what would be an error, or a float, for others
-        return self._inquiry.computed(f"{texts[0]} {symbol} {texts[1]}", found)
+        if symbol in _OF_MOST and is_unknown(second):
+            _ = second > 0 or second < 0  # what would be an error, or a float, for others
+        return self._inquiry.computed(f"{text_of(first)} {symbol} {text_of(second)}", found)
 
     def _compared(self, symbol: str, function: Callable[[Any, Any], bool], other: Any) -> bool:
         """How it compares with another number, which is a condition from now on."""
-        if type(other) is UnknownNumber:
-            value, text = other._value, other._name
-            if other is self or (text == self._name and other._inquiry is self._inquiry):
-                return function(0, 0)
-        elif other.__class__ in (int, float, bool):
-            value, text = other, repr(other)
-        else:
+        if other.__class__ not in (int, float, bool):
             return NotImplemented
-        if symbol in ("==", "!=") and self._inquiry.is_foreign():
-            return symbol == "!="
-        found = function(self._value, value)
-        self._inquiry.require(
-            f"({self._name} {symbol} {text})" if found else f"(not {self._name} {symbol} {text})"
-        )
+        if self._is_of_another_inquiry(other):
+            if symbol not in ("==", "!="):
+                raise RuntimeError("an unknown number has outlived its inquiry")
+            return symbol == "!="  # in the key of a cache, say
+        found = function(self._value, _value_of(other))
+        if text_of(other) != self._name:
+            condition = f"{self._name} {symbol} {text_of(other)}"
+            self._inquiry.require(f"({condition})" if found else f"(not {condition})")
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -246,8 +251,7 @@ class UnknownNumber:
     def __index__(self) -> int:
         return int(self._fixed())
 
-    def __int__(self) -> int:
-        return int(self._fixed())
+    __int__ = __index__
 
     def __float__(self) -> float:
         return float(self._fixed())
@@ -255,51 +259,11 @@ class UnknownNumber:
     def __repr__(self) -> str:
         return repr(self._fixed())
 
-    __str__ = __repr__
-
     def __format__(self, how: str) -> str:
         return format(self._fixed(), how)
 
-    def __round__(self, digits: int | None = None) -> Number:
-        return round(self._fixed(), digits)
-
     def __neg__(self) -> UnknownNumber:
         return self._inquiry.computed(f"-{self._name}", -self._value)
-
-    def __pos__(self) -> UnknownNumber:
-        return self
-
-    def __abs__(self) -> UnknownNumber:
-        return self if self >= 0 else -self
-
-    def _is_whole(self) -> bool:
-        return type(self._value) is int
-
-    def __mul__(self, other: Any) -> Any:
-        if type(other) is int and other in (0, 1) and self._is_whole():
-            return self if other else 0
-        return self._with("*", operator.mul, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self * other
-
-    def __add__(self, other: Any) -> Any:
-        if type(other) is int and not other and self._is_whole():
-            return self
-        return self._with("+", operator.add, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self + other
-
-    def __sub__(self, other: Any) -> Any:
-        if type(other) is int and not other and self._is_whole():
-            return self
-        return self._with("-", operator.sub, other)
-
-    def __floordiv__(self, other: Any) -> Any:
-        if type(other) is int and other == 1 and self._is_whole():
-            return self
-        return self._with("//", operator.floordiv, other)
 
     def __divmod__(self, other: Any) -> Any:
         return self // other, self % other
@@ -312,23 +276,29 @@ class UnknownNumber:
         assert isinstance(self._value, int)
         return self._inquiry.computed(f"{self._name}.bit_length()", self._value.bit_length())
 
-    def item(self) -> UnknownNumber:
-        """Itself, as NumPy's numbers have it."""
-        return self
+
+def _value_of(number: Any) -> Any:
+    return number._value if is_unknown(number) else number
 
 
-def _operation(symbol: str, function: Callable[[Any, Any], Any], *, turned: bool = False) -> Any:
+def _operation(symbol: str, name: str, neutral: int | None, turned: bool) -> Any:
+    """An operation of unknown numbers; with the neutral number a whole one stays itself."""
+    function = getattr(operator, f"__{name}__")
+
     def operate(self: UnknownNumber, other: Any) -> Any:
+        if type(other) is int and other == neutral and type(self._value) is int:
+            return self
         return self._with(symbol, function, other, turned)
 
     return operate
 
 
-for _name, _symbol in {
-    "mod": "%", "truediv": "/", "pow": "**", "lshift": "<<", "rshift": ">>", "and": "&", "or": "|", "xor": "^",
-    "sub": "-", "floordiv": "//",
+# By their names the symbols, and the neutral number on the right, and on the left.
+for _name, (_symbol, *_neutral) in {
+    "add": ("+", 0, 0), "sub": ("-", 0, None), "mul": ("*", 1, 1), "floordiv": ("//", 1, None),
+    "mod": ("%", None, None), "truediv": ("/", None, None), "pow": ("**", None, None),
+    "lshift": ("<<", 0, None), "rshift": (">>", 0, None), "and": ("&", None, None), "or": ("|", 0, 0),
+    "xor": ("^", 0, 0),
 }.items():  # fmt: skip
-    _function = getattr(operator, f"__{_name}__")
-    if f"__{_name}__" not in vars(UnknownNumber):
-        setattr(UnknownNumber, f"__{_name}__", _operation(_symbol, _function))
-    setattr(UnknownNumber, f"__r{_name}__", _operation(_symbol, _function, turned=True))
+    setattr(UnknownNumber, f"__{_name}__", _operation(_symbol, _name, _neutral[0], turned=False))
+    setattr(UnknownNumber, f"__r{_name}__", _operation(_symbol, _name, _neutral[1], turned=True))

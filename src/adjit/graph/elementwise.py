@@ -14,6 +14,7 @@ from ..dtypes import dtype, on_default_change
 from ..schedule.codegen.body import Body
 from ..schedule.jit import native
 from ..schedule.settle import float_word
+from ..unknown import through, whole
 from . import elementwise_record, elementwise_vjp, old_orders, primitives, wrong_types
 from .fastpath import (
     compile_attributed,
@@ -271,7 +272,7 @@ class Elementwise(native.Native):
         for v in attributes:
             dtypes.check_fits(v, compute)
         if compute.is_floating_point:
-            return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
+            return tuple([through(_float_word, v) for v in (*numbers, *attributes)])
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
 
     def _word(self, name: str, value: Argument) -> int:
@@ -312,10 +313,14 @@ class Elementwise(native.Native):
         return f"<elementwise op {self.name}>"
 
 
+def _float_word(value: Argument) -> int:
+    return float_word(float(value))
+
+
 def _int_word(value: Argument, compute: dtype) -> int:
     if compute.kind == "b":
         return int(bool(value))
-    number = int(value)
+    number = whole(value)
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError("int too big to convert")
     return number

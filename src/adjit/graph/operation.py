@@ -144,9 +144,8 @@ def forget_draws() -> None:
         drawing_calls.pop().trace = SEEN_ONCE
 
 
-drawing_calls: weakref.WeakSet[OperationCall] = (
-    weakref.WeakSet()
-)  # of sizes that come once many go again
+# Calls that draw; of sizes that come once many go again.
+drawing_calls: weakref.WeakSet[OperationCall] = weakref.WeakSet()
 active_levels: list[None] = []  # as many as are active, of all threads
 
 
@@ -158,9 +157,8 @@ class Kin:
 
     def __init__(self, call: OperationCall) -> None:
         self.layout, self.places = call.layout, call.places or []
-        self.save_plans: dict[
-            tuple[bool, ...], SavePlan
-        ] = {}  # of the first call that asked for one
+        # Of the first call that asked for one.
+        self.save_plans: dict[tuple[bool, ...], SavePlan] = {}
         self.vjps = OtherSizes()
 
 
@@ -746,11 +744,11 @@ class Operation(native.Native):
             named = dict(
                 zip(attributes, with_numbers([*attributes.values()], given, []), strict=True)
             )
-            resized = save_plan.resized(inputs, outputs, named)
+            plan = save_plan.resized(inputs, outputs, named)
             specs = [outputs[~k] if k < 0 else inputs[kin.places.index(k)] for k in save_plan.kept]
             saved = [stand_in(spec) for spec in specs if spec is not None]
             copied = record.copy_of(fn, saved)
-            copied.inputs, copied.outputs, copied.context = inputs, outputs, resized
+            copied.inputs, copied.outputs, copied.context = inputs, outputs, plan
             gs = [None if spec is None else stand_in(spec) for spec in g_specs]
             _, entry = trace(
                 [*[g for g in gs if g is not None], *saved],

@@ -34,8 +34,7 @@ _K = TypeVar("_K", bound=Hashable)
 # Calls of a family that are looked at one by one, before an inquiry (2 ms) is worth it; 0: none ever is.
 ENOUGH = config.TEMPLATES
 MOST_TEMPLATES = 24  # of a family: each layer has its own, and so have large and small sizes
-# Inquiries that led to nothing, for each template, and one: sizes are special, or Python does not go on.
-MOST_FAILURES = 4
+MOST_PATTERNS = 3  # of numbers that differ, for one template
 MOST_FAMILIES = 1 << 10  # of one op
 # Of one op, made by templates for numbers that came once: it takes 15 us to make them again.
 MOST_MADE = 16
@@ -44,14 +43,14 @@ MOST_MADE = 16
 class Family:
     """Calls that differ in numbers alone."""
 
-    __slots__ = ("failures", "met", "templates")
+    __slots__ = ("met", "misses", "next_inquiry", "templates")
 
     def __init__(self) -> None:
-        self.met: deque[Numbers] = deque(
-            maxlen=max(ENOUGH, 1)
-        )  # that no template was for, the last ones
+        # Those that no template was for, the last ones, and how many there were.
+        self.met: deque[Numbers] = deque(maxlen=max(ENOUGH, 1))
+        self.misses = 0
+        self.next_inquiry = ENOUGH  # of misses; later after each inquiry that led to nothing
         self.templates: list[Template] = []
-        self.failures = 0
 
     def made(self, numbers: Numbers, make: Callable[[Iterator[int]], _T]) -> _T | None:
         """What `make` gives for numbers, made by a template; None if there is none for them.
@@ -66,18 +65,23 @@ class Family:
                 return cast(_T, found)
         if numbers in self.met:
             return None
-        made = found = None
-        if self._is_worth_it():
-            like = max(self.met, key=lambda other: sum(map(operator.eq, numbers, other)))
-            made = inquire(like, numbers, make)
-            found = None if made is None else made(numbers)
-            if made is None or found is None:
-                self.failures += 1
-            else:
-                self._put_first(made)
+        found = self._inquired(numbers, make) if self._is_worth_it() else None
         if found is None:
             self.met.append(numbers)
+            self.misses += 1
         return cast("_T | None", found)
+
+    def _inquired(self, numbers: Numbers, make: Callable[[Iterator[int]], object]) -> object:
+        """What a new template gives; where few numbers differ others may be axes, which have to be known."""
+        patterns = {tuple(map(operator.eq, numbers, other)): other for other in self.met}
+        for pattern in sorted(patterns, key=sum, reverse=True)[:MOST_PATTERNS]:
+            made = inquire(patterns[pattern], numbers, make)
+            found = None if made is None else made(numbers)
+            if made is not None and found is not None:
+                self._put_first(made)
+                return found
+        self.next_inquiry = 2 * self.misses  # sizes were special, or Python does not go on
+        return None
 
     def _put_first(self, template: Template) -> None:
         """Have a template be asked first; other threads may be asking."""
@@ -85,8 +89,8 @@ class Family:
 
     def _is_worth_it(self) -> bool:
         return (
-            0 < ENOUGH <= len(self.met)
-            and self.failures < MOST_FAILURES * (1 + len(self.templates))
+            ENOUGH > 0
+            and self.next_inquiry <= self.misses
             and len(self.templates) < MOST_TEMPLATES
             and not (settling.captured_threads or observers or state.levels or state.forward)
             and not (state.careful or state.inference or state.rehearsing or state.session)

@@ -21,6 +21,7 @@ from ..dtypes import dtype
 from ..kernels.language.target import Helper
 from ..schedule import settle as settling
 from ..schedule.codegen.body import Body
+from ..schedule.jit.native import NativeFunction
 from ..schedule.planning.recipe import Recipe, Source, Step
 from ..shapes import Size
 from ..unknown import Inquiry, is_unknown, text_of
@@ -138,7 +139,7 @@ ALONE = "alone"  # among the modes that are used, as long as some thread is
 
 
 _SIMPLE = {int, float, str, bool, type(None), dtype, device}
-_PLAIN = (type, Body, Source, Helper, frozenset, *_SIMPLE)
+_PLAIN = (type, Body, Source, Helper, NativeFunction, frozenset, *_SIMPLE)
 
 
 def with_cells(function: types.FunctionType, *cells: object) -> types.FunctionType:

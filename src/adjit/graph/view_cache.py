@@ -114,9 +114,8 @@ def caches_views(
             if _views.is_loaded and others.know(args, kwargs):
                 return made(*args, **kwargs)
             out = function(*args, **kwargs)
-            is_view = (
-                out.__class__ is tuple or out._view_of is not None
-            )  # an error if it is no tensor
+            # An error if it is no tensor.
+            is_view = out.__class__ is tuple or out._view_of is not None
             if is_view and usable():
                 others.remember(args, kwargs, out)
         except Exception:

@@ -40,7 +40,7 @@ from ..schedule.settle import float_word
 from ..shapes import Size, an_int, checked_shape, is_dense, is_int, listed, shape_of
 from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
-from ..unknown import cached
+from ..unknown import cached, whole
 from .exchange import from_cuda_array_interface
 
 # The recipes of floating constants: by the class of the number that becomes a tensor without axes in
@@ -750,21 +750,18 @@ def arange(
     start, end, step = _bounds("arange", start, end, step)
     dtype = kind_of(dtype, out)
     if dtype is None:
-        whole = all(isinstance(v, int) for v in (start, end, step))
-        kind = dtypes.int64 if whole else dtypes.get_default_dtype()
+        is_whole = all(isinstance(v, int) for v in (start, end, step))
+        kind = dtypes.int64 if is_whole else dtypes.get_default_dtype()
     else:
         kind = dtypes.check(dtype)
     _check_finite(start, end)
-    length, stride = (
-        end - start,
-        step,
-    )  # int64 counts the whole numbers of its ends, others the ends
+    length, stride = end - start, step
     if kind.kind in "iu":
-        start, end, step = (int(v) for v in (start, end, step))
-    if kind is dtypes.int64:
-        length, stride = end - start, step
+        start, end, step = map(whole, (start, end, step))
     _check_step(start, end, step)
-    count = max(0, math.ceil(length / stride))
+    # int64 counts the whole numbers of its ends, others the ends.
+    count = -((start - end) // step) if kind is dtypes.int64 else math.ceil(length / stride)
+    count = max(0, count)
     made = _ramp(count, start, step, kind, devices.check(device))
     return _row(made, requires_grad, device, out)
 
@@ -808,7 +805,7 @@ def _bounds(name: str, *given: Any) -> list[Any]:
 
 
 def _check_finite(start: Any, end: Any) -> None:
-    if not (math.isfinite(start) and math.isfinite(end)):
+    if not all(math.isfinite(v) for v in (start, end) if isinstance(v, float)):
         raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
 
 

@@ -20,6 +20,7 @@ from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, an_int, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
+from ..unknown import bounds_of
 from . import creation, layouts, slicing
 
 # --------------------------------------------------------------------------- triangles, diagonals
@@ -383,7 +384,7 @@ def slice_scatter(
     axis = wrap_dim(dim, input.ndim)
     if step < 1:
         raise RuntimeError("slice step must be positive")
-    first, last, _ = slice(start, end, step).indices(input.shape[axis])
+    first, last, _ = bounds_of(slice(start, end, step), input.shape[axis])
     last = max(first, last)
     check_part(src, slicing.slice_dim(input.detach(), axis, first, last, step))
     return put_range(input, src, axis, first, last, step)

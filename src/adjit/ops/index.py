@@ -22,6 +22,7 @@ from ..graph.view import alias
 from ..graph.view_cache import caches_views
 from ..shapes import Shape, broadcasts_to, is_dense
 from ..tensor import Tensor
+from ..unknown import bounds_of
 from . import creation, slicing, view
 from .masks import nonzero, rows_where, untraced
 from .tables import IN_BRACKETS, broadcast_indices, read_rows, write_rows
@@ -231,7 +232,7 @@ def sliced(x: Tensor, dim: int, key: slice) -> Tensor:
         raise ValueError(
             "step must be greater than zero" if step.__index__() else "slice step cannot be zero"
         )
-    start, stop, step = key.indices(tuple.__getitem__(x._spec.shape, dim))
+    start, stop, step = bounds_of(key, tuple.__getitem__(x._spec.shape, dim))
     return slicing.slice_dim(x, dim, start, max(start, stop), step)
 
 

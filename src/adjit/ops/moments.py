@@ -13,6 +13,7 @@ from ..kernels.ops import reduce as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel, numpy_names, wrap_dims
 from ..tensor import Tensor
+from ..unknown import through
 from .reduce import (
     GRAIN,
     ROW_STEP,
@@ -29,7 +30,7 @@ def spread(
     x: Tensor, axes: Shape, correction: float, keepdim: bool, *, rooted: bool
 ) -> tuple[Tensor, Tensor]:
     """Variances along axes, or their roots, and means."""
-    by = float_word(freedom(x.shape, axes, correction))
+    by = through(float_word, freedom(x.shape, axes, correction))
     shape, kind = reduced_shape(x.shape, axes, keepdim), x.dtype
     x, rows, length = rows_of(x, axes)
     step = max(1, min(length, ROW_STEP))

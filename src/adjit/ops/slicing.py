@@ -26,7 +26,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
-from ..unknown import cached
+from ..unknown import bounds_of, cached
 from .conversions import linked_copy
 from .joining import cat, stack
 from .regions import scatter_strided, zeros_in
@@ -373,7 +373,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         cuts = [base * k + min(k, extra) for k in range(1, sections)]
     else:
         numbers = [an_int("tensor_split", "indices", 2, k) for k in indices_or_sections]
-        cuts = [slice(None, k).indices(total)[1] for k in numbers]
+        cuts = [bounds_of(slice(None, k), total)[1] for k in numbers]
     parts = []
     start = 0
     for stop in [*cuts, total]:

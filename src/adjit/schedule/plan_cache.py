@@ -29,9 +29,8 @@ from .planning.recipe import IN_PLACE
 
 MAX_PLANS = 8192  # of six operations 3 KB each
 MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
-# For every so many batches that no plan was ready for a structure has to come once more, up to so many times: a
-# plan takes a millisecond to lay out, and one by one its nodes take 0.1 ms more than planned. Sizes that data
-# decide may be ever others; a long session with many graphs loses some runs of each.
+# Where sizes are ever others, a structure has to come once more for every so many batches that no plan was
+# ready for, up to so many times: a plan takes a millisecond to lay out, one by one its nodes take 0.1 ms more.
 CROWD, MOST_MORE = 512, 6
 LARGE = 256  # operations of a graph that has to come back once more: laying it out takes 10 ms and 100 KB
 QUIET = 0.5  # seconds without compiling, after which a program seems to have what it needs
@@ -57,7 +56,7 @@ entries: dict[Any, PlanEntry] = {}  # by the key of the structure, the one used 
 # one of them gets its plan too early.
 rare: dict[int, int] = {}
 _nodes = 0  # of their plans
-_unplanned = 0  # batches that no plan was ready for
+_unplanned = 0  # batches of sizes that are ever others, and that no plan was ready for
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
@@ -72,10 +71,12 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         entries[structure.key] = entry
         return entry.plan
     entry.seen += 1
-    _unplanned += 1
     wanted = config.HOT
     if wanted > 1:  # else somebody has asked for plans at once
-        wanted += (len(batch) >= LARGE) + min(_unplanned // CROWD, MOST_MORE)
+        wanted += len(batch) >= LARGE
+        if any(node.recipe.is_resized for node in batch):
+            _unplanned += 1
+            wanted += min(_unplanned // CROWD, MOST_MORE)
     # Once, or anew where an interrupt has ended it.
     if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
         _make(entry, batch, structure)

@@ -157,9 +157,10 @@ def place_of(specs: tuple[Any, ...]) -> device:
 
 
 class NamedRows(NamedTuple):
-    """A table that is zero but for the rows that input 1 names, each the sum of what input 2 has for it.
+    """Input 0 with rows added that input 1 names: what input 2 has for each.
 
-    Whoever needs no more of it than these rows never asks for it; see `deferred.py`.
+    Where input 0 is zeros, which a node tells, that is a table which is zero but for these rows. Whoever needs
+    no more of it than them never asks for it; see `deferred.py`.
     """
 
     size: int  # how many indices
@@ -253,6 +254,7 @@ class Recipe(MemoryUse):
         "draw",
         "fallible",
         "fusion",
+        "is_resized",
         "moves",
         "pick",
         "picks",
@@ -260,6 +262,7 @@ class Recipe(MemoryUse):
     can_take_fast_path: bool
     pick: int  # >= 0: no kernel, the extra result of that number of the only input
     picks: list[Recipe] | None  # what picks each of the results, once asked for
+    is_resized: bool  # whether a template has made it, as sizes are ever others
     moves: bool  # no kernel, a copy of bytes from one device to another
     fusion: Fusible
     fallible: Callable[[tuple[int, ...]], Exception] | None  # the error behind status words
@@ -302,7 +305,7 @@ class Recipe(MemoryUse):
         self.can_take_fast_path = (
             len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
         )
-        self.pick, self.picks, self.moves = -1, None, False
+        self.pick, self.picks, self.moves, self.is_resized = -1, None, False, False
         self.fusion, self.fallible, self.draw = Fusible(), fallible, None
 
     def resized(
@@ -344,6 +347,7 @@ class Recipe(MemoryUse):
                 made.find_heads()
         made.alias = made if alias is True else alias or None
         made.can_take_fast_path, made.pick, made.moves = self.can_take_fast_path, self.pick, False
+        made.is_resized = True
         made.fusion, made.fallible, made.draw = fusion, self.fallible, draw
         return made
 
