@@ -114,6 +114,7 @@ class BorrowedMemory(Block):
 
     memory: Any
     read_only = False
+    is_seen = True  # by others than those that the library has shown it to
 
 
 def allocate(size: int) -> Block:

@@ -6,6 +6,7 @@ import itertools
 import math
 import numbers
 import operator
+import sys
 from array import array
 from collections.abc import Mapping, Set
 from ctypes import c_float, memmove
@@ -42,6 +43,7 @@ from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
 from ..unknown import cached, whole
 from .exchange import from_cuda_array_interface
+from .handed_over import is_handed_over
 
 # The recipes of floating constants: by the class of the number that becomes a tensor without axes in
 # the default dtype, and by the spec of a tensor that others are like.
@@ -363,6 +365,12 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
         >>> x
         tensor([1., 0.], dtype=adjit.float64)
     """
+    count = sys.getrefcount(ndarray)
+    return _on_memory_of(ndarray, count)
+
+
+def _on_memory_of(ndarray: np.ndarray[Any, Any], count: int) -> Tensor:
+    """`from_numpy` of an array that was given to a function in which `sys.getrefcount` of it was `count`."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     if not ndarray.dtype.isnative:
@@ -378,9 +386,10 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "strides are not currently supported. (You can probably work around this by making a "
             "copy of your array  with array.copy().) "
         )
+    is_seen = not is_handed_over(ndarray, count)
     is_dense = flags.c_contiguous and 1 not in ndarray.shape  # an axis of 1 may have any stride
     if is_dense and flags.writeable and ndarray.size:
-        return _sharing(ndarray, dense_spec(ndarray.shape, kind))
+        return _sharing(ndarray, dense_spec(ndarray.shape, kind), is_seen)
     size = kind.itemsize
     if any(st % size for st in ndarray.strides):
         raise ValueError(
@@ -395,24 +404,24 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "to a tensor. This type of warning will be suppressed for the rest of this program.",
         )
         return from_array(ndarray)
-    return sharing_array(ndarray) if ndarray.size else from_array(ndarray)
+    return sharing_array(ndarray, is_seen) if ndarray.size else from_array(ndarray)
 
 
-def sharing_array(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the memory of an array that a tensor's own memory, or part of it, has been seen as."""
+def sharing_array(ndarray: np.ndarray[Any, Any], is_seen: bool = True) -> Tensor:
+    """A tensor on the memory of an array, at which others may look."""
     kind = dtypes.of_numpy(ndarray.dtype)
     strides = tuple([step // kind.itemsize for step in ndarray.strides])
-    return _sharing(ndarray, spec_of(Size(ndarray.shape), strides, kind))
+    return _sharing(ndarray, spec_of(Size(ndarray.shape), strides, kind), is_seen)
 
 
-def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec) -> Tensor:
+def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec, is_seen: bool) -> Tensor:
     """A tensor on the memory of an array, whose layout is known."""
     block = BorrowedMemory(address_of(ndarray))
-    block.memory = ndarray
+    block.memory, block.is_seen = ndarray, is_seen
     storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(spec.shape, spec.strides):
         storage.spec = dense_spec((spec.extent,), spec.dtype)
-    storage.shared = 1
+    storage.shared = int(is_seen)
     made: Tensor = record.make_tensor(storage, spec)
     return made
 
@@ -425,10 +434,11 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
         >>> adjit.as_tensor(x) is x, adjit.as_tensor([1, 2])
         (True, tensor([1, 2]))
     """
+    count = sys.getrefcount(data)
     if record.is_tensor(data):
         return data.to(device, dtype)
     if isinstance(data, np.ndarray):
-        return from_numpy(data).to(devices.check(device), dtype)
+        return _on_memory_of(data, count).to(devices.check(device), dtype)
     if hasattr(data, "__cuda_array_interface__"):
         return from_cuda_array_interface(data).to(device, dtype)
     if dtype is None and device is None:  # as machine code knows it

@@ -309,8 +309,10 @@ def _is_table(node: Any) -> bool:
 
 def is_ours(value: Any) -> bool:
     """Whether nobody outside looks at a value that is there, so that it stays as it is."""
-    if value.recipe is not None or value.address.__class__ is BorrowedMemory:
+    block = value.address
+    if value.recipe is not None or (block.__class__ is BorrowedMemory and block.is_seen):
         return False
+    del block  # it counts
     return _is_alone([value.address, 1])
 
 
