@@ -80,7 +80,7 @@ def float_kernels(kind: dtype) -> tuple[Source, Source]:
         name = function.__name__
         text = f'"""{name}_{kind.name}: vector instructions from adjit.kernels.ops.matmul."""'
         source = Source(name, text, (function, {"T": kind.stored}))
-        source.label, source.emitted = f"{name}_{kind.name}", (unit, place)
+        source.label, source.unit = f"{name}_{kind.name}", (unit, place)
         sources.append(source)
     return sources[0], sources[1]
 

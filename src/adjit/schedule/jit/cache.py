@@ -195,7 +195,9 @@ def _compiled(unit: CompilationUnit) -> disk.CacheEntry:
 
 def _unit_of(source: Source) -> tuple[CompilationUnit, int]:
     """The unit that a kernel belongs to, and the kernel's place in it."""
-    return source.emitted or (_unit(source.name, source.text, SIGNATURE), 0)
+    if source.unit is None:
+        source.unit = _unit(source.name, source.text, SIGNATURE), 0
+    return source.unit
 
 
 def _unit(name: str, text: str, signature: str) -> CompilationUnit:

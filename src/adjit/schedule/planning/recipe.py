@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,12 +30,13 @@ class Text(NamedTuple):
 class Source:
     """The text of a kernel; `name` is the function in it, `label` what reports call it."""
 
-    __slots__ = ("address", "emitted", "label", "name", "origin", "text")
+    __slots__ = ("address", "label", "name", "origin", "text", "unit")
 
     def __init__(self, name: str, text: str, origin: Any = None) -> None:
         self.name, self.label, self.text = name, name, text
         self.address = 0  # of the compiled kernel, once it is linked
-        self.emitted: tuple[Any, int] | None = None  # a `Unit` of several, and which of them it is
+        # The `CompilationUnit` that it belongs to, and its place in that, once that is known.
+        self.unit: tuple[Any, int] | None = None
         # What the text was made of, and its CUDA side will be: a `Flat`, a function of the kernels
         # room and the dtypes of its letters, or a `Text`.
         self.origin = origin
@@ -146,6 +148,12 @@ class Wanted(NamedTuple):
 
 
 _serials = itertools.count()
+
+
+@functools.cache
+def _memory_of_one(size: int) -> tuple[tuple[int, ...], tuple[Wanted, ...]]:
+    """The memory of a single result, by its size class, of which there are some hundred."""
+    return (size,), (Wanted(size, free_small.get(size)),)
 
 
 def place_of(specs: tuple[Any, ...]) -> device:
@@ -335,8 +343,8 @@ class Recipe(MemoryUse):
         if len(steps) == len(outputs) == 1 and not scratch:  # the usual case, in half the time
             step, size = steps[0], size_class(made.spec.nbytes)
             made.large = step.n >= 2 * step.grain
-            made.sizes, made.nbytes = (size,), size
-            made.wants = (Wanted(size, free_small.get(size)),)
+            made.nbytes = size
+            made.sizes, made.wants = _memory_of_one(size)
             address, words = step.source.address, self.count - bool(self.write)
             made.head = (address, step.n, step.grain, words) if address else ()
         else:
