@@ -41,7 +41,7 @@ def told(thing, around=()):
     if isinstance(thing, Wanted):  # its list is that of the memory pool
         return thing.size
     if isinstance(thing, Spec):
-        names = {*Spec.__slots__, "form"} - {"_form"}
+        names = {*Spec.__slots__, "form_and_numbers"} - {"_form_and_numbers"}
         return {name: getattr(thing, name) for name in names}
     if isinstance(thing, Source):
         return thing.name, thing.text

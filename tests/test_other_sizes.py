@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import adjit
 from adjit.graph import node, other_sizes
 from adjit.graph.op_record import OpRecord
+from adjit.graph.operation import normalizes, operation
 from adjit.graph.registry import registry
 from adjit.graph.templates import alone, inquire
 from adjit.graph.trace import Trace
@@ -533,3 +534,65 @@ def test_a_size_that_comes_back_is_planned_as_any():
         seen = [adjit.ones(73).sin() for _ in range(3)]
         recipes = {id(t._storage.value.recipe) for t in seen}
     assert len(recipes) == 1
+
+
+def test_functions_in_front_of_ops_have_templates_of_their_own():
+    """Once these are there, nothing of such a function runs, nor of what the op does for other sizes."""
+    calls = []
+
+    @operation("ScaledBackward0")
+    def scaled(x, factor):
+        return x * factor
+
+    @scaled.vjp
+    def _(g, factor):
+        return g * factor
+
+    @normalizes
+    def by_default(x):
+        calls.append(1)
+        return scaled.on(x, 2.0 if adjit.get_default_dtype() is adjit.float32 else 3.0)
+
+    def results(n):
+        x = adjit.ones(n, requires_grad=True)
+        y = by_default(x)
+        y.sum().backward()
+        assert y.grad_fn.name() == "ScaledBackward0"
+        assert adjit.equal(by_default(x.detach()), y.detach())
+        return set(y.tolist() + x.grad.tolist())
+
+    run = []
+    for n in range(50, 50 + 3 * other_sizes.ENOUGH):
+        assert results(n) == {2.0}
+        run.append(len(calls))
+    assert run[-1] == run[-other_sizes.ENOUGH]
+    adjit.set_default_dtype(adjit.float64)
+    try:
+        for n in range(100, 100 + 2 * other_sizes.ENOUGH):
+            x = adjit.ones(n, dtype=adjit.float32)
+            assert set(by_default(x).tolist()) == {3.0}
+    finally:
+        adjit.set_default_dtype(adjit.float32)
+    assert results(200) == {2.0}
+
+
+def test_operands_that_come_twice_are_told_apart_by_no_template():
+    @operation("DifferenceBackward0")
+    def difference(x, y):
+        return x - 2 * y
+
+    @difference.vjp
+    def _(g):
+        return g, -2 * g
+
+    @normalizes
+    def turned(x, y):
+        return difference.on(y, x)
+
+    for n in range(60, 60 + 3 * other_sizes.ENOUGH):
+        x, y = adjit.full((n,), 5.0, requires_grad=True), adjit.ones(n, requires_grad=True)
+        turned(x, y).sum().backward()
+        assert (x.grad == -2).all()
+        assert (y.grad == 1).all()
+        assert (turned(x, x).detach() == -5).all()
+        assert (turned(x.detach(), y.detach()) == 1 - 10).all()

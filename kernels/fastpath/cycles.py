@@ -2,6 +2,7 @@
 
 from .cpython import (
     BOUND,
+    NUMBER_OF_ARGUMENTS,
     append,
     class_of,
     drop,
@@ -11,6 +12,8 @@ from .cpython import (
     list_item,
     new_list,
     new_result_of_nothing,
+    own,
+    untrack,
 )
 
 CYCLES_GET_OBJECTS = CYCLES_MODULE_CLASS = CYCLES_TUPLE_CLASS = FUNCTION_CONTEXT = BOUND
@@ -35,3 +38,10 @@ def tracked(function, arguments, count, names):
             break
     drop(everything)
     return kept
+
+
+def hidden(function, arguments, count, names):
+    """The first argument; the others go out of the collector's sight."""
+    for k in range(1, count & NUMBER_OF_ARGUMENTS):
+        untrack(get(arguments, 8 * k))
+    return own(get(arguments, 0))

@@ -51,7 +51,7 @@ def composed(function: _F) -> _F:
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         try:
-            return _called(known, args, kwargs)
+            return _called(known, made, args, kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
             raise
@@ -71,7 +71,9 @@ def composed(function: _F) -> _F:
     return cast(_F, made)
 
 
-def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Results:
+def _called(
+    known: Remembered, made: Callable[..., Results], args: Arguments, kwargs: NamedArguments
+) -> Results:
     traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
     if traced or state.levels or not usable():
         return _first_of(known.function(*args, **kwargs))
@@ -100,7 +102,7 @@ def _called(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Resul
         keep_draws(call)
         if isinstance(call.trace, Trace):
             known.plain_sizes.keep(known.plain_calls, signature, known.function, is_made=True)
-            return _again(call.trace, operands)
+            return made(*args, **kwargs)  # machine code can go on
     elif call.trace is SEEN_ONCE:
         return call.remember(operands, body)
     elif isinstance(call.trace, Trace):

@@ -20,11 +20,13 @@ import gc
 from collections.abc import Callable
 from time import perf_counter
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..schedule.jit import native
 from . import record
 from .node import GradNode, View, attached
+
+_T = TypeVar("_T")
 
 FULL = 2  # the generation of full collections
 MOST_FROZEN = 100_000  # objects from before an import, of which a program's own would be few
@@ -102,6 +104,15 @@ class CyclesContext(NamedTuple):
 native.register_layout(CYCLES=CyclesContext)
 _tracking = native.FastPath("cycles", "tracked")
 tracked = _tracking.function(_tracked, CyclesContext(gc.get_objects, tuple, ModuleType))
+
+
+def _hidden(made: _T, *parts: object) -> _T:
+    """An object, whose parts go out of the collector's sight: no cycle goes through them, and where sizes are
+    ever others it would go through the parts of each again and again."""
+    return made
+
+
+hidden = native.FastPath("cycles", "hidden").function(_hidden, ())
 
 
 def track_behind(graph: list[object], kinds: set[type]) -> None:

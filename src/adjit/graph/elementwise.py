@@ -177,6 +177,10 @@ class Elementwise(native.Native):
                 return elementwise_recorder()(self, operands[: self.arity], given, False)
         return self.apply(operands, attributes)
 
+    def record_known(self, operands: Arguments, attributes: Arguments, over: bool) -> NewTensor:
+        """Record a call of which the op record is known by now, in the shortest way."""
+        return elementwise_recorder()(self, operands, attributes, over)
+
     def apply(
         self, operands: Arguments, attributes: NamedArguments, over: bool = False
     ) -> NewTensor:

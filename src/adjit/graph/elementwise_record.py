@@ -109,6 +109,8 @@ def elementwise(
             first = primitives.number(numbers[0], dtypes.of_scalar(numbers[0]))
             return elementwise(op, (first, *numbers[1:]), attributes)
         op_record = plan(op, operands)
+        if op_record.kin is not None:  # a template has made it: machine code can go on
+            return op.record_known(operands, attributes, over)
     recipe = op_record.recipe
     node = new_node(Node)
     node.recipe = recipe_over(op, op_record) if over else recipe

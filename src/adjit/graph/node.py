@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 
-UNREAD = object()
+# Axes, dtype and whether the strides are those of C order, and sizes, with strides if they are not.
+FormAndNumbers: TypeAlias = "tuple[tuple[int, dtype, bool] | None, tuple[int, ...]]"
 
 
 class Spec:
@@ -38,8 +39,8 @@ class Spec:
     """
 
     __slots__ = (
-        "_form", "chosen", "contiguous", "device", "dtype", "extent", "ndim", "numel", "reported", "shape",
-        "strides",
+        "_form_and_numbers", "chosen", "contiguous", "device", "dtype", "extent", "ndim", "numel", "reported",
+        "shape", "strides",
     )  # fmt: skip
 
     def __init__(
@@ -52,31 +53,26 @@ class Spec:
         self.numel = numel(shape)
         self.contiguous = is_contiguous(shape, strides)
         self.extent = extent(shape, strides)
-        self._form: object = UNREAD
+        self._form_and_numbers: FormAndNumbers | None = None
 
     @property
-    def form(self) -> object:
-        """What it is but for its numbers; None where no other sizes are looked for: of nothing, on other
-        devices, of memory whose order the library has chosen."""
-        if self._form is UNREAD:
-            if self.device is not CPU or self.chosen or not self.numel:
-                self._form = None
-            else:
+    def form_and_numbers(self) -> FormAndNumbers:
+        """What it is but for its numbers, and these; no form where no other sizes are looked for: of nothing,
+        on other devices, of memory whose order the library has chosen."""
+        found = self._form_and_numbers
+        if found is None:
+            found = None, ()
+            if self.device is CPU and not self.chosen and self.numel:
                 is_c_order = self.strides == contiguous_strides(self.shape)
-                self._form = (self.ndim, self.dtype, is_c_order)
-        return self._form
+                numbers = self.shape if is_c_order else (*self.shape, *self.strides)
+                found = (self.ndim, self.dtype, is_c_order), tuple(numbers)
+            self._form_and_numbers = found
+        return found
 
     @property
-    def is_c_order(self) -> bool:
-        """Whether its form says that the strides are those of C order."""
-        form = self.form
-        assert isinstance(form, tuple)
-        return bool(form[2])
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """What it is besides its form."""
-        return tuple(self.shape) if self.is_c_order else (*self.shape, *self.strides)
+    def form(self) -> tuple[int, dtype, bool] | None:
+        """The first of these."""
+        return self.form_and_numbers[0]
 
     @property
     def nbytes(self) -> int:
@@ -133,7 +129,7 @@ def known_spec(
         spec.shape, spec.strides, spec.dtype, spec.device = shape, strides, kind, CPU
         spec.chosen, spec.reported, spec.ndim = False, strides, len(shape)
         spec.numel, spec.contiguous, spec.extent = numel, contiguous, extent
-        spec._form = UNREAD
+        spec._form_and_numbers = None
         _made_once.append(key)
         if len(_made_once) > MOST_MADE_ONCE:
             oldest = _made_once.popleft()

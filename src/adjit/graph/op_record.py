@@ -96,6 +96,11 @@ class ElementwiseOp(GradOp, Protocol):
     def numbers(self, op_record: OpRecord, words: Sequence[int]) -> dict[str, Number]:
         """The Python numbers behind words, by name."""
 
+    def record_known(
+        self, operands: tuple[object, ...], attributes: tuple[object, ...], over: bool
+    ) -> NewTensor:
+        """Record a call of which the op record is known by now, in the shortest way."""
+
     def functions(self) -> dict[str, Callable[..., NewTensor]]:
         """What names in the body of the derivative mean on tensors."""
 

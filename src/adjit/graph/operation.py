@@ -52,6 +52,7 @@ from .trace import (
     MAX_TRACES,
     SEEN_ONCE,
     UNCACHEABLE,
+    Output,
     Results,
     Trace,
     TraceEntry,
@@ -109,6 +110,14 @@ class OperationCall:
         keep_draws(self)
         return out
 
+    def adopt(self, found: ResizedCall) -> None:
+        """Be what a template has made."""
+        kin = found.kin
+        self.layout, self.attributes, self.kin = kin.layout, found.attributes, kin
+        self.places = kin.places if found.op.back is not None else None
+        self.trace = found.trace  # last: other threads may make the same call
+        keep_draws(self)
+
     def lay_out(self, arguments: NamedArguments) -> list[int | None]:
         """Find the operands among the arguments, which have numbers in their places."""
         places: list[int | None] = []
@@ -165,6 +174,7 @@ class Kin:
 class ResizedCall(NamedTuple):
     """What a template makes of a call."""
 
+    op: Operation
     trace: Trace
     attributes: NamedArguments
     kin: Kin
@@ -217,17 +227,20 @@ class SavePlan(GradContext):
     ) -> SavePlan:
         """The same for operands of other sizes."""
         made = SavePlan.__new__(SavePlan)
-        made.wanted, made.layout, made.inputs, made.outputs = (
-            self.wanted,
-            self.layout,
-            inputs,
-            outputs,
-        )
+        made.wanted, made.layout = self.wanted, self.layout
+        made.inputs, made.outputs = inputs, outputs
         made.targets, made.wants, made.back = self.targets, self.wants, self.back
         made.attributes = attributes
         made.kept, made.slots, made.output_slots = self.kept, self.slots, self.output_slots
         made.traces, made.kin = {}, self.kin
         return made
+
+    def for_call(
+        self, call: OperationCall, inputs: tuple[Spec | None, ...], outputs: tuple[Spec | None, ...]
+    ) -> SavePlan:
+        """The same for another call of its template."""
+        attributes = {n: v for n, v in call.attributes.items() if n in self.wants}
+        return self.resized(inputs, outputs, attributes)
 
     def _choose_kept(self, op: Operation, places: list[int | None]) -> None:
         tensors: dict[str, Numbers] = {}
@@ -272,6 +285,8 @@ class TransformRules:
 @native.called
 class Operation(native.Native):
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
+
+    has_no_sizes = True
 
     def __init__(
         self, function: Body, backward_name: str, differentiable: Sequence[int] | None
@@ -416,6 +431,9 @@ class Operation(native.Native):
         call = self._call(signature)
         if call.trace is None:
             self._resize(call, signature, args, kwargs)
+            # Machine code can go on where a template has made all that it needs.
+            if call.trace is not None and (not requires_grad or self.knows_saves(call, operands)):
+                return self(*args, **kwargs)
         entry = call.trace
         if isinstance(entry, Trace) and usable():
             starts = tuple([t._offset for t in operands]) if shifted else None
@@ -439,25 +457,35 @@ class Operation(native.Native):
         ) -> Results:
             return as_new(self.function(*args, **kwargs), args)
 
-        def with_kin(
-            trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int
-        ) -> ResizedCall:
-            if not trace.unaliased:
-                raise Unresizable(self.name)
-            like = OperationCall(self)
-            if self.back is not None:
-                places = map(NumberArgument, range(operands))
-                like.lay_out(self.bind(*all_exchanged(args, kwargs, places)))
-            return ResizedCall(trace, like.attributes, Kin(like))
-
-        found = resized(self.sizes, signature, args, kwargs, body, with_kin)
+        found = resized(self.sizes, signature, args, kwargs, body, self.with_kin)
         if found is not None:
-            kin = found.kin
-            call.layout, call.attributes, call.kin = kin.layout, found.attributes, kin
-            call.places = kin.places if self.back is not None else None
-            call.trace = found.trace  # last: other threads may make the same call
-            keep_draws(call)
+            call.adopt(found)
             self.sizes.keep(self.calls, signature, self.name, is_made=True)
+
+    def with_kin(
+        self, trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int
+    ) -> ResizedCall:
+        """A call on so many tensors, given its trace, and what it shares with others of a template."""
+        if not trace.unaliased:
+            raise Unresizable(self.name)
+        like = OperationCall(self)
+        if self.back is not None:
+            places = map(NumberArgument, range(operands))
+            like.lay_out(self.bind(*all_exchanged(args, kwargs, places)))
+        return ResizedCall(self, trace, like.attributes, Kin(like))
+
+    def knows_saves(self, call: OperationCall, operands: Sequence[TensorBase]) -> bool:
+        """Whether machine code can give results their history, as others of its template got theirs."""
+        if call.kin is None or call.places is None or not isinstance(call.trace, Trace):
+            return False
+        wanted = tuple([k is not None and needs_grad(operands[k]) for k in call.places])
+        like = call.kin.save_plans.get(wanted)
+        if like is None or like.targets != [0]:
+            return False
+        inputs = tuple([None if k is None else operands[k]._spec for k in call.places])
+        outputs = tuple([o.spec if isinstance(o, Output) else None for o in call.trace.outputs])
+        call.save_plans.setdefault(wanted, like.for_call(call, inputs, outputs))
+        return True
 
     def _counted(self, args: Arguments, kwargs: NamedArguments) -> Results:
         """Make a call that is counted; the ops that this one consists of are a part of it."""
@@ -571,11 +599,9 @@ class Operation(native.Native):
                 kin.save_plans[wanted] = made
             return made
         assert call.places is not None
-        return like.resized(
-            tuple([None if k is None else operands[k]._spec for k in call.places]),
-            tuple([o._spec if is_tensor(o) else None for o in outs]),
-            {n: v for n, v in call.attributes.items() if n in like.wants},
-        )
+        inputs = tuple([None if k is None else operands[k]._spec for k in call.places])
+        outputs = tuple([o._spec if is_tensor(o) else None for o in outs])
+        return like.for_call(call, inputs, outputs)
 
     def bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""
@@ -944,10 +970,13 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         try:
+            is_usual = not tracers or level_of((*args, *kwargs.values())) is None
+            if is_usual and learn_call(known, sizes, run, args, kwargs, in_order):
+                return made(*args, **kwargs)
             found = run(*args, **kwargs)
             if found.__class__ is not NormalizedCall:
                 return found
-            if not tracers or level_of((*args, *kwargs.values())) is None:
+            if is_usual:
                 note_call(known, sizes, args, kwargs, found, in_order)
             out = found.op(*found.args, **found.kwargs)
         except Exception:
@@ -956,8 +985,8 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
         return out[0] if first else out
 
     made = calls.short(known, fallback, first=first)
-    remembering[made] = Remembered(known, known, run, first, sizes, sizes)
-    on_default_change(known.clear)
+    remembering[made] = remembered = Remembered(known, known, run, first, sizes, sizes)
+    on_default_change(remembered.forget)
     return cast(_F, made)
 
 
@@ -1001,6 +1030,63 @@ def normalized_by(function: Callable[..., Results], *args: Argument, **kwargs: A
     return remembering[function].function(*args, **kwargs)
 
 
+def learn_call(
+    known: KnownCalls, sizes: OtherSizes, function: Callable[..., Results], args: Arguments,
+    kwargs: NamedArguments, in_order: bool,
+) -> bool:  # fmt: skip
+    """Whether such a call is known now, which comes for the first time, made by a template of those that differ
+    in numbers alone."""
+    if inquiries or not usable():
+        return False
+    tensors: list[TensorBase] = []
+    key = signature_of(args, kwargs, tensors)
+    try:
+        if key in known:
+            return False
+    except TypeError:  # an argument that cannot be in a key
+        return False
+    if not in_order and _is_twice(tensors):
+        return False
+    calls: list[NormalizedCall] = []
+
+    def body(args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]) -> Results:
+        found = function(*args, **kwargs)
+        if found.__class__ is not NormalizedCall or _passed_on(found, operands) is None:
+            raise Unresizable("it is no call of an op on these tensors")
+        calls.append(found)
+        return as_new(found.op.function(*found.args, **found.kwargs), found.args)
+
+    def finish(trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int) -> ResizedCall:
+        found = calls.pop()
+        return found.op.with_kin(trace, found.args, found.kwargs, operands)
+
+    made = resized(sizes, key, args, kwargs, body, finish)
+    if made is None:
+        return False
+    call = OperationCall(made.op)
+    call.adopt(made)
+    if len(known) >= MAX_TRACES:
+        known.clear()
+    known[key] = call
+    sizes.keep(known, key, made.op.name, is_made=True)
+    # Else the op learns how the results get their history.
+    return not any(map(needs_grad, tensors)) or made.op.knows_saves(call, tensors)
+
+
+def _passed_on(found: NormalizedCall, tensors: Sequence[TensorBase]) -> Signature | None:
+    """The signature of a call that was found for these tensors, if they are its own in their order."""
+    operands: list[TensorBase] = []
+    own = signature_of(found.args, found.kwargs, operands)
+    if len(tensors) != len(operands) or any(map(operator.is_not, tensors, operands)):
+        return None
+    return own
+
+
+def _is_twice(tensors: Sequence[TensorBase]) -> bool:
+    """Whether one of them comes twice: which one is which could not be told."""
+    return len(set(map(id, tensors))) < len(tensors)
+
+
 def note_call(
     known: KnownCalls,
     sizes: OtherSizes,
@@ -1013,15 +1099,16 @@ def note_call(
     if inquiries:
         return  # unknown numbers are in no key
     tensors: list[TensorBase] = []
-    operands: list[TensorBase] = []
     key = signature_of(args, kwargs, tensors)
-    own = signature_of(found.args, found.kwargs, operands)
-    if len(tensors) != len(operands) or any(map(operator.is_not, tensors, operands)):
+    own = _passed_on(found, tensors)
+    if own is None or (not in_order and _is_twice(tensors)):
         return
-    if not in_order and len(set(map(id, tensors))) < len(tensors):
-        return  # which one is which could not be told
-    if len(known) >= MAX_TRACES:
-        known.clear()
     with contextlib.suppress(TypeError):  # an argument that cannot be in a key
+        learned = known.get(key)
+        if learned is not None and learned.kin is not None:
+            found.op.calls.setdefault(own, learned)
+            return
+        if len(known) >= MAX_TRACES:
+            known.clear()
         call = known[key] = found.op._call(own)
         sizes.keep(known, key, found.op.name, is_made=call.kin is not None)

@@ -146,10 +146,11 @@ def form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
     before: object = None
     for part in parts:
         if isinstance(part, Spec):
-            if part.form is None:
+            kind, sizes = part.form_and_numbers
+            if kind is None:
                 return None
-            form.append(part.form)
-            numbers.extend(part.numbers)
+            form.append(kind)
+            numbers.extend(sizes)
         elif isinstance(part, Size):
             numbers.extend(part)
             form.append(len(part))
@@ -169,7 +170,8 @@ _IN_FORMS = {type, int, str, bool, float, type(None), dtype, device}
 def spec_like(spec: Spec, numbers: Iterator[int]) -> Spec:
     """A spec of the form of another one, with other numbers."""
     shape = Size([next(numbers) for _ in spec.shape])
-    if spec.is_c_order:
+    assert spec.form is not None
+    if spec.form[2]:
         strides, step = [], 1
         for size in reversed(shape):
             strides.append(step)

@@ -25,6 +25,7 @@ from ..schedule.jit.native import NativeFunction
 from ..schedule.planning.recipe import Recipe, Source, Step
 from ..shapes import Size
 from ..unknown import Inquiry, is_unknown, text_of
+from .cycles import hidden
 from .node import Spec, known_spec
 from .state import modes_used, record_gradients, resume_gradients, state
 
@@ -142,6 +143,13 @@ _SIMPLE = {int, float, str, bool, type(None), dtype, device}
 _PLAIN = (type, Body, Source, Helper, NativeFunction, frozenset, *_SIMPLE)
 
 
+def _is_in_no_cycle(thing: object) -> bool:
+    """Whether an object refers neither to itself nor to what is kept for later calls."""
+    if isinstance(thing, Recipe):
+        return thing.alias is not thing
+    return isinstance(thing, (tuple, list, Spec))
+
+
 def with_cells(function: types.FunctionType, *cells: object) -> types.FunctionType:
     """A function like another one, around other values."""
     inside = tuple(map(types.CellType, cells))
@@ -158,11 +166,14 @@ class TemplateLines:
     def __init__(self, thing: object) -> None:
         self.names: dict[str, object] = {
             "Size": Size, "Step": Step, "again": tuple.__new__, "known_spec": known_spec,
-            "partial": functools.partial, "with_cells": with_cells,
+            "hidden": hidden, "partial": functools.partial, "with_cells": with_cells,
         }  # fmt: skip
         self.made: list[str] = []
         self._texts: dict[int, tuple[object, str | None]] = {}  # None: it is as it was
-        self.made.append(f"return {self.text_of(thing)}")
+        self._hidden: list[str] = []
+        whole = self.text_of(thing)
+        parts = [name for name in self._hidden if name != whole]
+        self.made.append(f"return hidden({', '.join([whole, *parts])})")
 
     def text_of(self, thing: object) -> str:
         """An expression that gives an object."""
@@ -189,6 +200,8 @@ class TemplateLines:
                 name = f"m{len(self._texts)}"
                 self.made.append(f"{name} = {text}")
                 text = name
+                if _is_in_no_cycle(thing):
+                    self._hidden.append(name)
             known = self._texts[id(thing)] = thing, text  # which keeps it: others would get its id
         return known[1]
 
