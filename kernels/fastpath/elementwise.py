@@ -32,6 +32,7 @@ from .cpython import (
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge, tracked
+from .into import new_into
 from .tensors import (
     can_take_fast_path,
     is_private,
@@ -82,8 +83,9 @@ def record(recorder, arguments, count, names):
             out = settled(runtime, out)
         if out != 0:
             return out
-    if has_failed() != 0:
-        return 0
+    out = new_into(runtime, recorder, arguments, count, names) if names != 0 else 0
+    if out != 0 or has_failed() != 0:
+        return out
     return new_result(item(context, RECORDER_FALLBACK), arguments, count, names)
 
 

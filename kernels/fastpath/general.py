@@ -24,6 +24,7 @@ from .cpython import (
 )
 from .elementwise import around, new_number_word, offset_of, reads_shared, recorded, value_of
 from .grad_nodes import give_history, history_of, new_edge, tracked
+from .into import new_into
 from .signatures import SIZE, describe, known, tensor
 from .tensors import can_take_fast_path, is_tensor, records_gradients, settled, version_of, zero
 
@@ -67,6 +68,8 @@ def choose(function, arguments, count, names):
             out = new_out(context, runtime, item(chosen, CHOSEN_OP), operands, attributes, False)
         drop(operands)
         drop(chosen)
+    if out == 0 and names != 0 and has_failed() == 0:
+        out = new_into(runtime, function, arguments, count, names)
     if out != 0 or has_failed() != 0:
         return out
     return new_result(item(context, GENERAL_FALLBACK), arguments, count, names)
@@ -87,6 +90,8 @@ def call_with_attributes(function, arguments, count, names):
             out = new_out(context, runtime, item(context, GENERAL_OP), operands, attributes, False)
         drop(operands)
         drop(attributes)
+    if out == 0 and names != 0 and has_failed() == 0:
+        out = new_into(runtime, function, arguments, count, names)
     if out != 0 or has_failed() != 0:
         return out
     return new_result(item(context, GENERAL_FALLBACK), arguments, count, names)

@@ -56,6 +56,9 @@ _replacers = native.FastPath("inplace", "replace")
 # ----- what machine code gets to know -----
 
 
+adopters: list[Fallback] = []  # what writes a new tensor into another one, as soon as that is there
+
+
 class Runtime(NamedTuple):
     """What all functions in machine code need: classes, the state of the process, and constants."""
 
@@ -100,6 +103,8 @@ class Runtime(NamedTuple):
     unrecorded: list[None]
     leaves: list[LeafKind]
     cached_call_sites: list[errors.CachedCallSite]
+    adopters: list[Fallback]
+    out: str
     settle: Callable[[], None]
 
 
@@ -150,6 +155,8 @@ def runtime() -> Runtime:
         unrecorded=unrecorded,
         leaves=leaves,
         cached_call_sites=errors.cached_call_sites,
+        adopters=adopters,
+        out="out",
         settle=settle,
     )
 

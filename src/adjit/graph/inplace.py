@@ -19,7 +19,7 @@ from ..shapes import Size, is_dense, refuse_written
 from ..storage import Storage
 from . import elementwise_record, out_dtypes, primitives, record, write
 from .copy_slices import edge_of_slices
-from .fastpath import adopting
+from .fastpath import adopters, adopting
 from .levels import innermost, is_traced, level_of, tracers
 from .links import links_of
 from .node import (
@@ -134,6 +134,9 @@ def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTenso
     else:
         write.store(t, made)
     return t
+
+
+adopters.append(adopt)
 
 
 def adopt_shared(
@@ -360,6 +363,8 @@ def write_out(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
+    if made._spec is out._spec:
+        return adopt(out, made)
     out_dtypes.check(name, made.dtype, out.dtype, is_one_of_several)
     if out.shape != made.shape:
         if out.numel():

@@ -203,10 +203,10 @@ def add(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None
     """
     if others:
         other, alpha = in_new_order("add", input, other, others)
-    if alpha.__class__ is int and alpha == 1 and out is None:
-        return total.record(input, other)
-    alpha = checked_alpha(alpha, input, other, "add")
-    made = scaled_total(input, other, alpha)
+    if alpha.__class__ is int and alpha == 1:
+        made = total.record(input, other)
+    else:
+        made = scaled_total(input, other, checked_alpha(alpha, input, other, "add"))
     return made if out is None else writing.write_out("add", out, made)
 
 
@@ -231,10 +231,11 @@ def sub(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None
     """
     if others:
         other, alpha = in_new_order("sub", input, other, others)
-    if alpha.__class__ is int and alpha == 1 and out is None:
-        return difference.record(input, other)
-    op, operands, attributes = subtract_scaled(input, other, alpha)
-    made = op(*operands, *attributes)
+    if alpha.__class__ is int and alpha == 1:
+        made = difference.record(input, other)
+    else:
+        op, operands, attributes = subtract_scaled(input, other, alpha)
+        made = op(*operands, *attributes)
     return made if out is None else writing.write_out("sub", out, made)
 
 
