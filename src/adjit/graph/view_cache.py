@@ -200,6 +200,8 @@ class OtherViews:
         """Whether what such a call gives is remembered now, made by a template."""
         if not args or args[0].__class__ not in record.tensor_classes or not usable():
             return False
+        if self.in_brackets and args[-1].__class__ in record.tensor_classes:
+            return False  # what it chooses is not known by the key
         t = args[0]
         is_graded = state.grad and record.needs_grad(t)
         if self.in_brackets and not is_graded and not kwargs and len(args) == 2:

@@ -125,6 +125,10 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     if mask is not None and value.ndim == 0:
         x.masked_fill_(mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim)), value.to(x.dtype))
         return
+    if mask is not None:
+        chosen = nonzero(mask, as_tuple=True)
+        write_places(x, chosen, without_leading_ones(value, 1 + x.ndim - mask.ndim))
+        return
     viewed, indices = walk(x, key)
     if indices is not None:
         axes = len(indexed_shape(viewed.shape, indices))
