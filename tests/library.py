@@ -136,8 +136,8 @@ def putting_off() -> Iterator[None]:
     from adjit.graph import elementwise_record
     from adjit.schedule import deferred
 
-    def large(op: Any, operands: tuple[Any, ...]) -> Any:
-        op_record = plan(op, operands)
+    def large(*call: Any) -> Any:
+        op_record = plan(*call)
         op_record.recipe.large = True
         return op_record
 

@@ -888,8 +888,9 @@ def test_what_is_known_of_other_sizes_is_what_would_be_found_of_these(op):
                     tensors = [*[whole] * (op.arity - 1), others(whole)]
                     for places in numbers:
                         operands = [2 if k in places else t for k, t in enumerate(tensors)]
+                        key = [int if k in places else t._spec for k, t in enumerate(tensors)]
                         with contextlib.suppress(RuntimeError, NotImplementedError, TypeError):
-                            elementwise_record.plan(op, tuple(operands))
+                            elementwise_record.plan(op, tuple(operands), tuple(key))
     assert counts["used"] > 20
     op.op_records.clear()
     op.sizes.families.clear()

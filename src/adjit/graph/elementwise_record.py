@@ -108,7 +108,7 @@ def elementwise(
         if len(numbers) == len(operands) and op.name in OF_NUMBERS:
             first = primitives.number(numbers[0], dtypes.of_scalar(numbers[0]))
             return elementwise(op, (first, *numbers[1:]), attributes)
-        op_record = plan(op, operands)
+        op_record = plan(op, operands, tuple(key))
         if op_record.kin is not None:  # a template has made it: machine code can go on
             return op.record_known(operands, attributes, over)
     recipe = op_record.recipe
@@ -158,41 +158,39 @@ NAMES_OF_OPERANDS = {"x": ("input", "x", "a", "x1"), "y": ("other", "y", "x2")}
 PYTORCH_NAMES = {name: names[0] for name, names in NAMES_OF_OPERANDS.items()}
 
 
-def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
-    """What is to be known of an elementwise op on operands such as these, remembered for the next time."""
-    key: list[Spec | type] = []
-    described: list[Spec | dtype] = []
-    for operand in operands:
-        if is_tensor(operand):
-            key.append(operand._spec)
-            described.append(operand._spec)
-        else:
-            operand = as_number(op, operand, operands)
-            key.append(operand.__class__)
-            described.append(dtypes.of_scalar(operand))
-    if not any(isinstance(s, Spec) for s in described):
+def plan(
+    op: ElementwiseOp, operands: tuple[Argument, ...], key: tuple[Spec | type, ...]
+) -> OpRecord:
+    """What is to be known of an elementwise op on operands such as these, of which the key has the specs, and
+    the classes of numbers; remembered for the next time."""
+    if Spec not in map(type, key):
         raise no_tensor(op.name, "input", 1, operands[0])
     if current() is not None:
-        return planned(op, described)
-    found = form_of(described)
+        return planned(op, _described(key))
+    found = form_of(key)
     op_record = None
     if found is not None:
         form, numbers = found
 
         def make(given: Iterator[int]) -> OpRecord:
-            made = planned(op, specs_like(described, given))
+            made = planned(op, specs_like(_described(key), given))
             made.kin = OtherSizes()
             return made
 
         op_record = op.sizes.made(form, numbers, make)
     if op_record is None:
-        op_record = planned(op, described)
+        op_record = planned(op, _described(key))
     if len(op.op_records) >= MAX_RECIPES:
         op.op_records.clear()
-    op_key = key[0] if len(key) == 1 else tuple(key)
+    op_key = key[0] if len(key) == 1 else key
     op.op_records[op_key] = op_record
     op.sizes.keep(op.op_records, op_key, op.name, is_made=op_record.kin is not None)
     return op_record
+
+
+def _described(key: tuple[Spec | type, ...]) -> list[Spec | dtype]:
+    """Specs, and the dtypes of numbers."""
+    return [part if isinstance(part, Spec) else dtypes.of_scalar(part()) for part in key]
 
 
 def specs_like(described: Sequence[Spec | dtype], numbers: Iterator[int]) -> list[Spec | dtype]:
@@ -361,7 +359,7 @@ def together(
     operands = tuple([t if is_tensor(t) else as_number(first, t, operands) for t in operands])
     key = tuple([t._spec if is_tensor(t) else t.__class__ for t in operands])
     op_key = key if len(key) > 1 else key[0]
-    found = [op.op_records.get(op_key) or plan(op, operands) for op in ops]
+    found = [op.op_records.get(op_key) or plan(op, operands, key) for op in ops]
     recipe = recipes.get(found[0])
     if recipe is None:
         outputs = [(f"out_{k}", r.recipe.spec) for k, r in enumerate(found)]
