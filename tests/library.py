@@ -228,6 +228,11 @@ def imported(a: np.ndarray) -> Any:
     return T.from_numpy(np.asfortranarray(a.copy()))
 
 
+def seen(array: np.ndarray) -> Any:
+    """A tensor on an array that somebody holds, and may write: the argument has a name here."""
+    return T.from_numpy(array)
+
+
 def repeated(*axes: int) -> Callable[[np.ndarray], Any]:
     """The first of each of these axes for all of them, as gradients of sums and means have it."""
 

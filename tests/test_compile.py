@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from library import seen
 
 import adjit as T
 from adjit import config, storage
@@ -740,7 +741,7 @@ def parameters_exported_to_numpy(wrap):
 
 @program(0)
 def arrays_that_show_what_is_written(wrap):
-    w, v = leaf(4), T.from_numpy(np.zeros(6, np.float32))
+    w, v = leaf(4), seen(np.zeros(6, np.float32))
     optimizer = T.optim.SGD([w], lr=0.5)
     array, other = w.detach().numpy(), v[1:5].numpy()
 

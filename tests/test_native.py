@@ -21,6 +21,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from library import seen
 from scheduler import put_in_place
 
 import adjit as T
@@ -38,7 +39,8 @@ from adjit.graph import (
 from adjit.graph import elementwise as elementwise_room
 from adjit.graph.copy_slices import CopySlices, WrittenRegion
 from adjit.graph.node import Node
-from adjit.graph.operation import Operation, remembering
+from adjit.graph.normalized import remembering
+from adjit.graph.operation import Operation
 from adjit.graph.state import observers, unrecorded
 from adjit.graph.view import ViewVjp
 from adjit.ops import (
@@ -137,7 +139,7 @@ TENSORS = {
     "whole numbers": lambda: T.tensor([[1, 2, 3], [4, 5, 6]]),
     "truth": lambda: T.tensor([True, False, True]),
     "scalar": lambda: T.tensor(2.5),
-    "shared": lambda: T.from_numpy(np.ones((2, 3), np.float32)),
+    "shared": lambda: seen(np.ones((2, 3), np.float32)),
     "inference": lambda: under(T.inference_mode(), lambda: T.ones(2, 3)),
     "empty": lambda: T.ones(0, 3),
 }
@@ -1091,7 +1093,7 @@ def test_a_write_does_not_need_its_fallback(monkeypatch):
     w = leaf()
     with T.no_grad():
         assert fast(w, y) is w  # as steps by hand do
-    for t in (w, w[0], T.from_numpy(np.ones((2, 3), np.float32))):
+    for t in (w, w[0], seen(np.ones((2, 3), np.float32))):
         with pytest.raises(AssertionError, match="the fallback was called"):
             fast(t, y)
 
@@ -1111,7 +1113,7 @@ ASSIGNED = {
     "a number as a tensor": lambda part: T.tensor(4.0),
     "doubles": lambda part: T.full(part.shape, 1.5, dtype=T.float64),
     "what needs gradients": lambda part: T.ones(part.shape, requires_grad=True),
-    "what others see": lambda part: T.from_numpy(np.ones(tuple(part.shape), np.float32)),
+    "what others see": lambda part: seen(np.ones(tuple(part.shape), np.float32)),
     "an array": lambda part: np.ones(tuple(part.shape), np.float32),
     "too many axes": lambda part: T.ones(1, 1, *part.shape),
     "too large": lambda part: T.ones(7, *part.shape),
@@ -1283,7 +1285,7 @@ def test_in_place_methods_do_not_need_their_fallbacks():
     assert copy_(y[2:], y[:2]).tolist() == lower  # another part of the same memory
     assert y.tolist() == [*lower, *lower]
 
-    w, out = leaf(), T.from_numpy(np.ones((2, 3), np.float32))
+    w, out = leaf(), seen(np.ones((2, 3), np.float32))
     calls_to_fallbacks = [
         (copy_, w, x), (copy_, x, w), (copy_, out, x), (copy_, x, out),
         (copy_, y[:2], y[1:3]),
@@ -1572,7 +1574,7 @@ def test_lists_are_joined_without_their_fallbacks(name, monkeypatch):
             for found, gradient in zip(gradients, wanted[2], strict=True):
                 assert T.equal(found, gradient)
         for unknown in (
-            [T.ones(2, 3), T.from_numpy(np.ones((2, 3)))],
+            [T.ones(2, 3), seen(np.ones((2, 3)))],
             [T.ones(2, 3), T.ones(5, 7)],
         ):
             with pytest.raises(BaseException, match="the fallback was called"):
@@ -1631,7 +1633,7 @@ def test_a_factory_runs_twice_for_each_signature():
         assert ramp(3, scale=-0.0).tolist() == [0, 0, 0]
     assert len(ran) == 4
     for _ in range(5):
-        assert ramp(2, like=T.from_numpy(np.ones(2))).tolist() == [0, 1]  # shared: it always runs
+        assert ramp(2, like=seen(np.ones(2))).tolist() == [0, 1]  # shared: it always runs
     assert len(ran) == 9
 
 
@@ -1801,8 +1803,8 @@ ARRIVING = {  # gradients that are sent back
     "columns": lambda shape: spread((shape[0], 2 * shape[1]))[:, shape[1] :],
     "turned": lambda shape: spread(shape[::-1]).t(),
     "one number": lambda shape: T.tensor(2.0).expand(shape),
-    "shared": lambda shape: T.from_numpy(np.full(shape, 2, np.float32)),
-    "part of shared": lambda shape: T.from_numpy(np.full((2, *shape), 3, np.float32))[1],
+    "shared": lambda shape: seen(np.full(shape, 2, np.float32)),
+    "part of shared": lambda shape: seen(np.full((2, *shape), 3, np.float32))[1],
     "double": lambda shape: spread(shape).double().float(),
 }  # fmt: skip
 SENDING = {
@@ -1977,7 +1979,7 @@ def test_memory_of_others_that_waiting_rows_read_stays():
 @pytest.mark.parametrize("ours", [True, False])
 def test_what_is_read_past_its_end_is_copied_first(fill_in, padded, start, ours):
     """A captured function may read a slice, or an array, where the capture read whole memory."""
-    x = T.arange(16.0) * 1 if ours else T.from_numpy(np.arange(16, dtype=np.float32))
+    x = T.arange(16.0) * 1 if ours else seen(np.arange(16, dtype=np.float32))
     scheduling.settle()
     value, words, places = x._storage.value, np.zeros(1, np.int64), np.zeros((1, 3), np.int64)
     numbers = np.zeros((0, 2), np.int64)

@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from library import putting_off
+from library import putting_off, seen
 
 import adjit as T
 from adjit.nn import functional as F
@@ -245,7 +245,7 @@ def test_what_rows_were_added_to_is_told_of_each_gradient(add, first, monkeypatc
 
 def test_indices_that_an_array_shows_are_copied_so_that_the_table_waits(monkeypatch):
     count = by_rows(monkeypatch)
-    layer, places = T.nn.Embedding(ROWS, 3), T.from_numpy(np.array([9, 11, 9]))
+    layer, places = T.nn.Embedding(ROWS, 3), seen(np.array([9, 11, 9]))
     moves = T.optim.SGD(layer.parameters(), lr=0.5)
     for _ in range(5):
         moves.zero_grad()

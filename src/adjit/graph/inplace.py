@@ -16,7 +16,7 @@ from ..formats import contiguous_format
 from ..schedule import settle as scheduling
 from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense, refuse_written
-from ..storage import Storage
+from ..storage import BorrowedMemory, Storage
 from . import elementwise_record, out_dtypes, primitives, record, write
 from .copy_slices import edge_of_slices
 from .fastpath import adopters, adopting
@@ -396,7 +396,8 @@ def resize(t: TensorBase, spec: Spec, made: TensorBase | None = None) -> None:
             adopt(record.make_tensor(storage, spec, t._offset, t._version_counter), made)
             t._spec = spec
         return
-    if storage.shared:
+    block = getattr(storage.value, "address", None)  # of what is recorded there is none yet
+    if storage.shared or isinstance(block, BorrowedMemory):
         raise RuntimeError("Trying to resize storage that is not resizable")
     whole = primitives.empty(dense_spec(Size((length,)), spec.dtype, spec.device))._storage
     if room:
