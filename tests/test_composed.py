@@ -8,7 +8,7 @@ import pytest
 import adjit as T
 from adjit import errors, nn
 from adjit.graph import composed
-from adjit.graph.operation import remembering
+from adjit.graph.normalized import remembering
 from adjit.graph.trace import Trace
 from adjit.schedule.jit import native
 

@@ -17,7 +17,7 @@ from adjit.kernels.ops import matmul as kernels
 import adjit as T
 from adjit import config, cublas, devices, driver
 from adjit.graph import launch
-from adjit.graph.operation import forget_calls
+from adjit.graph.normalized import forget_calls
 from adjit.nn import functional as F
 from adjit.schedule import plan_cache
 from adjit.schedule.fusion.product_epilogue import activated

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import adjit
 from adjit.graph import node, other_sizes
+from adjit.graph.normalized import normalizes
 from adjit.graph.op_record import OpRecord
-from adjit.graph.operation import normalizes, operation
+from adjit.graph.operation import operation
 from adjit.graph.registry import registry
 from adjit.graph.templates import alone, inquire
 from adjit.graph.trace import Trace

@@ -18,17 +18,8 @@ from . import calls, wrong_types
 from .levels import level_of, tracers
 from .links import links_of
 from .node import TensorBase
-from .operation import (
-    NormalizedCall,
-    OperationCall,
-    Remembered,
-    as_new,
-    keep_draws,
-    note_call,
-    remembering,
-    resized,
-    trace_alone,
-)
+from .normalized import Remembered, note_call, remembering
+from .operation import NormalizedCall, OperationCall, as_new, keep_draws, resized, trace_alone
 from .other_sizes import OtherSizes
 from .record import is_tensor, needs_grad
 from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of

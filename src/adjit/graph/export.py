@@ -17,7 +17,8 @@ from .elementwise_record import PYTORCH_NAMES
 from .fastpath import calling, choosing, compiled, computing, writing
 from .levels import level_of, tracers
 from .node import NewTensor, TensorBase
-from .operation import Operation, remembering
+from .normalized import remembering
+from .operation import Operation
 from .record import check_tensor
 from .signature import Argument, Arguments, NamedArguments
 from .trace import Results

@@ -15,7 +15,7 @@ from ..dtypes import finfo, int64, uint8
 from ..graph.composed import composed
 from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
-from ..graph.operation import normalized_by, normalizes_first
+from ..graph.normalized import normalized_by, normalizes_first
 from ..graph.record import check_tensor
 from ..graph.wrong_types import explaining
 from ..ops import activations, creation, nn

@@ -11,7 +11,8 @@ from ..graph import record
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import NormalizedCall, normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import NormalizedCall, operation
 from ..graph.state import state
 from ..graph.view import as_own
 from ..kernels.ops import attention as kernels

@@ -11,7 +11,8 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.levels import level_of, tracers
 from ..graph.node import Spec
-from ..graph.operation import normalizes_first, operation
+from ..graph.normalized import normalizes_first
+from ..graph.operation import operation
 from ..graph.pushing import added
 from ..graph.state import state
 from ..kernels.ops import batch_norm as kernels

@@ -16,7 +16,8 @@ from ..devices import CPU
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import Operation, normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import Operation, operation
 from ..graph.record import check_tensor
 from ..graph.view import as_own
 from ..kernels.language.turning import TILE

@@ -6,7 +6,8 @@ from typing import Any
 
 from .. import errors
 from ..graph.export import export
-from ..graph.operation import normalized_by, normalizes_in_order, operation
+from ..graph.normalized import normalized_by, normalizes_in_order
+from ..graph.operation import operation
 from ..shapes import (
     broadcast_shapes,
     numpy_names,

@@ -11,7 +11,8 @@ from ..graph.batching import Batch
 from ..graph.composed import composed
 from ..graph.export import add_method, export
 from ..graph.launch import launch
-from ..graph.operation import normalizes_in_order, operation
+from ..graph.normalized import normalizes_in_order
+from ..graph.operation import operation
 from ..graph.record import check_tensor, plain_number
 from ..graph.state import state as modes
 from ..kernels.ops import distances as kernels

@@ -10,7 +10,8 @@ from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.levels import tracers
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..graph.state import record_gradients, resume_gradients
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN

@@ -13,7 +13,8 @@ from ..graph import record
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..graph.state import state
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN

@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import dtypes, errors
 from ..graph.export import export
-from ..graph.operation import Operation, normalizes
+from ..graph.normalized import normalizes
+from ..graph.operation import Operation
 from ..kernels.ops import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor

@@ -8,7 +8,8 @@ from ..graph.batching import Batch, folded, unfolded
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.levels import tracers
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..graph.view import as_own
 from ..shapes import numel
 from ..tensor import Tensor

@@ -10,7 +10,8 @@ from .. import dtypes
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.elementwise import elementwise
 from ..graph.launch import launch
-from ..graph.operation import normalizes_first, operation
+from ..graph.normalized import normalizes_first
+from ..graph.operation import operation
 from ..graph.primitives import NO_AXES, filled
 from ..graph.record import plain_number
 from ..kernels.ops import losses as kernels

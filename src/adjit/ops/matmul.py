@@ -17,7 +17,8 @@ from ..graph.calls import short
 from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.node import Spec
-from ..graph.operation import forget_calls, normalizes_in_order, operation, remembering
+from ..graph.normalized import forget_calls, normalizes_in_order, remembering
+from ..graph.operation import operation
 from ..graph.view import as_own
 from ..kernels.ops import gemm_tile
 from ..kernels.ops import matmul as kernels

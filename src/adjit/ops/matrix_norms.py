@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..dtypes import dtype as DType
 from ..graph.composed import composed
 from ..graph.export import export
-from ..graph.operation import normalized_by
+from ..graph.normalized import normalized_by
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import reduce

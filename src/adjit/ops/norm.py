@@ -10,7 +10,8 @@ from ..graph.batching import Batch
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes_first, operation
+from ..graph.normalized import normalizes_first
+from ..graph.operation import operation
 from ..graph.pushing import added
 from ..kernels.ops import norm as kernels
 from ..schedule.settle import float_word

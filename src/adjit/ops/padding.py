@@ -9,7 +9,8 @@ from .. import dtypes
 from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..kernels.ops import shape as kernels
 from ..shapes import Shape, an_int, numel
 from ..tensor import Tensor

@@ -13,7 +13,8 @@ from ..graph.batching import Batch, each, wrapped
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import Operation, normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import Operation, operation
 from ..graph.record import is_differentiated
 from ..graph.straight import mark_straight
 from ..kernels.language.abi import STATUS_INDEX

@@ -21,7 +21,8 @@ from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
-from ..graph.operation import normalized_by, normalizes, operation
+from ..graph.normalized import normalized_by, normalizes
+from ..graph.operation import operation
 from ..kernels.ops import reduce as kernels
 from ..shapes import Shape, broadcasts_to, numel, numpy_names, shape_of, wrap_dim, wrap_dims
 from ..tensor import Tensor

@@ -10,7 +10,8 @@ from ..graph import record
 from ..graph.batching import Batch
 from ..graph.composed import composed
 from ..graph.export import export
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation, layouts

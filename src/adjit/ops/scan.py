@@ -9,7 +9,8 @@ from ..dtypes import dtype as DType
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..kernels.ops import scan as kernels
 from ..shapes import Shape, an_int, numel, numpy_names, wrap_dim
 from ..tensor import Tensor

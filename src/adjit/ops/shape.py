@@ -15,7 +15,8 @@ from ..graph import write
 from ..graph.batching import Batch
 from ..graph.composed import composed
 from ..graph.export import export
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..graph.view import as_own
 from ..graph.wrong_types import check_all
 from ..shapes import (

@@ -12,7 +12,8 @@ from ..graph import record
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..kernels.ops import softmax as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor

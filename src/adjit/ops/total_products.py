@@ -5,7 +5,8 @@ from __future__ import annotations
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.export import export
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..kernels.ops import scan as kernels
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor

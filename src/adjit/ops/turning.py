@@ -9,7 +9,8 @@ from ..dtypes import carrier
 from ..formats import contiguous_format
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..graph.view import as_own
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN

@@ -7,7 +7,8 @@ from typing import Any
 from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.normalized import normalizes
+from ..graph.operation import operation
 from ..kernels.ops import unfold as kernels
 from ..shapes import Shape, an_int, for_each, numel
 from ..tensor import Tensor
