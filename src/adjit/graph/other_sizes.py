@@ -125,7 +125,10 @@ class OtherSizes:
         """Keep an entry that is new, for good if its key was met before, else until there are some more; less
         long if a template has made it. `name` stands for the op.
         """
-        if not is_met_again((name, key)):
+        parts = key if isinstance(key, tuple) else (key,)
+        # By what specs say: others would get the addresses of those that have gone.
+        lasting = [p.form_and_numbers if isinstance(p, Spec) else p for p in parts]
+        if not is_met_again((name, *lasting)):
             self._met_once.append(key)
         most = MOST_MADE if is_made else MOST_MET_ONCE
         while len(self._met_once) > most:
