@@ -577,7 +577,10 @@ def test_functions_in_front_of_ops_have_templates_of_their_own():
     assert results(200) == {2.0}
 
 
-def test_operands_that_come_twice_are_told_apart_by_no_template():
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_tensor_may_come_twice(is_turned):
+    """Templates are of operands that differ; a function that turns them gets none."""
+
     @operation("DifferenceBackward0")
     def difference(x, y):
         return x - 2 * y
@@ -587,13 +590,16 @@ def test_operands_that_come_twice_are_told_apart_by_no_template():
         return g, -2 * g
 
     @normalizes
-    def turned(x, y):
-        return difference.on(y, x)
+    def made(x, y):
+        return difference.on(y, x) if is_turned else difference.on(x, y)
 
     for n in range(60, 60 + 3 * other_sizes.ENOUGH):
         x, y = adjit.full((n,), 5.0, requires_grad=True), adjit.ones(n, requires_grad=True)
-        turned(x, y).sum().backward()
-        assert (x.grad == -2).all()
-        assert (y.grad == 1).all()
-        assert (turned(x, x).detach() == -5).all()
-        assert (turned(x.detach(), y.detach()) == 1 - 10).all()
+        made(*((y, x) if is_turned else (x, y))).sum().backward()
+        assert (x.grad == 1).all()
+        assert (y.grad == -2).all()
+        x.grad = None
+        made(x, x).sum().backward()
+        assert (x.grad == -1).all()
+        assert (made(x, x).detach() == -5).all()
+        assert (made(x.detach(), y.detach()) == (1 - 10 if is_turned else 5 - 2)).all()

@@ -243,9 +243,11 @@ def test_what_rows_were_added_to_is_told_of_each_gradient(add, first, monkeypatc
     assert count == [zeros]
 
 
-def test_indices_that_an_array_shows_are_copied_so_that_the_table_waits(monkeypatch):
+@pytest.mark.parametrize("on_array", [seen, lambda array: T.from_numpy(array.copy())])
+def test_indices_that_an_array_shows_are_copied_so_that_the_table_waits(on_array, monkeypatch):
+    """And those of an array that nobody holds are left where they are."""
     count = by_rows(monkeypatch)
-    layer, places = T.nn.Embedding(ROWS, 3), seen(np.array([9, 11, 9]))
+    layer, places = T.nn.Embedding(ROWS, 3), on_array(np.array([9, 11, 9]))
     moves = T.optim.SGD(layer.parameters(), lr=0.5)
     for _ in range(5):
         moves.zero_grad()

@@ -51,7 +51,7 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         try:
             is_usual = not tracers or level_of((*args, *kwargs.values())) is None
-            if is_usual and learn_call(known, sizes, run, args, kwargs, in_order):
+            if is_usual and learn_call(known, sizes, run, args, kwargs):
                 return made(*args, **kwargs)
             found = run(*args, **kwargs)
             if found.__class__ is not NormalizedCall:
@@ -113,7 +113,7 @@ def normalized_by(function: Callable[..., Results], *args: Argument, **kwargs: A
 
 def learn_call(
     known: KnownCalls, sizes: OtherSizes, function: Callable[..., Results], args: Arguments,
-    kwargs: NamedArguments, in_order: bool,
+    kwargs: NamedArguments,
 ) -> bool:  # fmt: skip
     """Whether such a call is known now, which comes for the first time, made by a template of those that differ
     in numbers alone."""
@@ -125,8 +125,6 @@ def learn_call(
         if key in known:
             return False
     except TypeError:  # an argument that cannot be in a key
-        return False
-    if not in_order and _is_twice(tensors):
         return False
     calls: list[NormalizedCall] = []
 
@@ -163,11 +161,6 @@ def _passed_on(found: NormalizedCall, tensors: Sequence[TensorBase]) -> Signatur
     return own
 
 
-def _is_twice(tensors: Sequence[TensorBase]) -> bool:
-    """Whether one of them comes twice: which one is which could not be told."""
-    return len(set(map(id, tensors))) < len(tensors)
-
-
 def note_call(
     known: KnownCalls,
     sizes: OtherSizes,
@@ -182,8 +175,8 @@ def note_call(
     tensors: list[TensorBase] = []
     key = signature_of(args, kwargs, tensors)
     own = _passed_on(found, tensors)
-    if own is None or (not in_order and _is_twice(tensors)):
-        return
+    if own is None or (not in_order and len(set(map(id, tensors))) < len(tensors)):
+        return  # if one comes twice, which one is which could not be told
     with contextlib.suppress(TypeError):  # an argument that cannot be in a key
         learned = known.get(key)
         if learned is not None and learned.kin is not None:
