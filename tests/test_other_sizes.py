@@ -24,10 +24,18 @@ from adjit.graph.registry import registry
 from adjit.graph.templates import alone, inquire
 from adjit.graph.trace import Trace
 from adjit.schedule import plan_cache, settle
+from adjit.schedule.jit import native
 from adjit.schedule.planning.recipe import Recipe
 from adjit.unknown import Inquiry, UnknownNumber, bounds_of, cached, text_of, through, whole
 
 F = adjit.nn.functional
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine_code():
+    """All of it is there, whatever ran before."""
+    for family in native.families:
+        assert family.load(compiling=True)
 
 
 # ----- unknown numbers -----
