@@ -260,6 +260,53 @@ def test_a_recorder_does_not_need_its_fallback():
         fast(x)
 
 
+def test_out_does_not_need_the_fallback():
+    """Where the result is a tensor like it without history; all else is left to Python."""
+    a, b, out = T.arange(6.0), T.full((6,), 2.0), T.zeros(6)
+    assert (a * b)[:3].shape == (a[:3] * b[:3]).shape  # what they record is known
+    mul = fastpath.compiled(arithmetic.mul, refuse_alias)
+    version, view = out._version, out[1:]
+    for _ in range(3):
+        assert mul(a, b, out=out) is out
+    assert out._version == view._version == version + 3
+    assert view.tolist() == [2.0, 4.0, 6.0, 8.0, 10.0]
+    assert mul(out, out, out=out).tolist() == [0.0, 4.0, 16.0, 36.0, 64.0, 100.0]
+    assert mul(a[:3], b[:3], out=out[3:]).tolist() == [0.0, 2.0, 4.0]  # a part of a memory
+    assert out.tolist() == [0.0, 4.0, 16.0, 0.0, 2.0, 4.0]
+    shown = out.numpy()
+    mul(a, b, out=out)
+    assert shown.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    others = [
+        T.zeros(7), T.zeros(6, dtype=T.float64), T.zeros(6, 2)[:, 0],
+        T.zeros(6, requires_grad=True), None, 3,
+    ]  # fmt: skip
+    for other in others:
+        with pytest.raises(AssertionError, match="the fallback was called"):
+            mul(a, b, out=other)
+    with pytest.raises(AssertionError, match="the fallback was called"):
+        mul(a, b.clone().requires_grad_(), out=out)
+    with pytest.raises(AssertionError, match="the fallback was called"):
+        mul(a, b, out=out, more=1)
+    assert shown.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+@pytest.mark.parametrize("call", [
+    lambda a, out: T.clamp(a, 1.0, 3.0, out=out), lambda a, out: T.clamp(a, min=1.0, max=3.0, out=out),
+    lambda a, out: T.lerp(a, a * 0 + 5, 0.5, out=out), lambda a, out: T.pow(a, 2, out=out),
+    lambda a, out: T.div(a, 2.0, rounding_mode="floor", out=out), lambda a, out: T.exp(a, out=out),
+    lambda a, out: T.add(a, a, out=out), lambda a, out: T.sub(a, 1, out=out),
+    lambda a, out: T.nan_to_num(a, nan=1.0, out=out),
+])  # fmt: skip
+def test_calls_with_out_give_what_calls_without_give(call):
+    a = T.tensor([0.0, float("nan"), -2.5, 4.0])
+    for _ in range(4):
+        out = T.zeros(4)
+        made = call(a, out)
+        assert made is out
+        np.testing.assert_array_equal(out.numpy(), call(a, None).numpy())
+        assert out._version == 1
+
+
 # ----- calls of ops that launch kernels -----
 
 

@@ -7,6 +7,7 @@ of the same sizes without it. With ADJIT_TEST_SIZES=1 whole files of tests run s
 import gc
 import operator
 import threading
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -16,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
-from adjit.graph import node, other_sizes
-from adjit.graph.normalized import normalizes
+from adjit.graph import node, normalized, other_sizes, record, view_cache
+from adjit.graph.normalized import forget_calls, normalizes
 from adjit.graph.op_record import OpRecord
 from adjit.graph.operation import operation
 from adjit.graph.registry import registry
@@ -611,3 +612,74 @@ def test_a_tensor_may_come_twice(is_turned):
         assert (x.grad == -1).all()
         assert (made(x, x).detach() == -5).all()
         assert (made(x.detach(), y.detach()) == (1 - 10 if is_turned else 5 - 2)).all()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_templates_made_goes_without_the_collector(name, monkeypatch):
+    """It does not see the parts, so no cycle may go through them."""
+    made, resized = weakref.WeakSet(), Recipe.resized
+
+    def watched(*parts):
+        recipe = resized(*parts)
+        made.add(recipe)
+        return recipe
+
+    monkeypatch.setattr(Recipe, "resized", watched)
+    dtypes_changed = [adjit.float64, adjit.float32]
+    gc.collect()
+    gc.disable()
+    try:
+        for n in range(600, 600 + 3 * other_sizes.ENOUGH):
+            results(CALLS[name], n)
+        settle.settle(everything=True)
+        seen = sum(map(gc.is_tracked, made))
+        assert seen <= len(made) // 8, "those that are their own alias"
+        for kind in dtypes_changed:  # all that was known is forgotten
+            adjit.set_default_dtype(kind)
+        forget_calls()
+        plan_cache.clear()
+        for views in view_cache._views._functions:
+            views.context.cached.clear()
+        assert not [recipe for recipe in made if recipe.alias is not recipe]
+    finally:
+        gc.enable()
+    gc.collect()
+    assert not made
+
+
+def test_nothing_is_learned_of_what_calls_no_op(monkeypatch):
+    """Each call of such a function comes to Python, and is not to pay for it."""
+    calls, original = [], normalized.learn_call
+
+    def learn_call(*given):
+        calls.append(given[2].__name__)
+        return original(*given)
+
+    monkeypatch.setattr(normalized, "learn_call", learn_call)
+    x, w = adjit.ones(2, 3, 5), adjit.ones(4, 5)
+    for _ in range(3):
+        F.linear(x, w)
+    calls.clear()
+    for _ in range(5):
+        F.linear(x, w)
+        x @ w.t()
+    assert calls.count("linear") == 0
+    assert calls.count("matmul") <= 1
+    assert F.linear(x[0], w).shape == (3, 4)  # of another spec there may be
+
+
+def test_memory_whose_order_the_library_chose_goes_again_too():
+    """Specs without a form are told apart as well."""
+    x = adjit.ones(2, 8, 6, 6)
+    weight = adjit.ones(8, 8, 3, 3)
+    found = F.conv2d(x, weight)
+    if not found._spec.chosen:
+        pytest.skip("convolutions choose no order here")
+    record._met.clear()
+    kept = other_sizes.OtherSizes()
+    entries = {}
+    for n in range(2, 2 + 2 * record.MOST_MET_ONCE):
+        spec = F.conv2d(adjit.ones(1, 8, n % 40 + 4, n // 40 + 4), weight)._spec
+        entries[spec] = n
+        kept.keep(entries, spec, "an op")
+    assert len(entries) <= record.MOST_MET_ONCE

@@ -33,6 +33,8 @@ def new_into(runtime, function, arguments, count, names):
     if not is_tensor(runtime, t) or get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE):
         return 0
     rest = new_tuple(given - 1) if given > 1 else 0
+    if given > 1 and rest == 0:
+        return 0
     for k in range(given - 1 if rest != 0 else 0):
         fill(rest, k, own(item(names, k)))
     made = new_result(function, arguments, positional, rest)

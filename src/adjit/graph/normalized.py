@@ -15,7 +15,7 @@ from ..dtypes import on_default_change
 from ..unknown import inquiries
 from . import calls, wrong_types
 from .levels import level_of, tracers
-from .node import TensorBase
+from .node import Spec, TensorBase
 from .operation import (
     KnownCalls,
     NormalizedCall,
@@ -26,13 +26,15 @@ from .operation import (
     resized,
 )
 from .other_sizes import OtherSizes
-from .record import needs_grad
+from .record import needs_grad, tensor_classes
 from .registry import registry
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .templates import Unresizable
 from .trace import MAX_TRACES, Results, Trace, usable
 
 _F = TypeVar("_F")
+
+MOST_STRANGERS = 256  # of one function
 
 
 def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
@@ -46,15 +48,22 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
     known: KnownCalls = {}
     sizes = OtherSizes()
     run = cast(Callable[..., Results], function)
+    # What came first where the result was no call of an op: there is nothing to learn then, each time.
+    strangers: set[Spec | None] = set()
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         try:
+            spec = args[0]._spec if args and args[0].__class__ in tensor_classes else None
             is_usual = not tracers or level_of((*args, *kwargs.values())) is None
-            if is_usual and learn_call(known, sizes, run, args, kwargs):
+            may_learn = is_usual and spec not in strangers
+            if may_learn and learn_call(known, sizes, run, args, kwargs):
                 return made(*args, **kwargs)
             found = run(*args, **kwargs)
             if found.__class__ is not NormalizedCall:
+                if len(strangers) >= MOST_STRANGERS:
+                    strangers.clear()
+                strangers.add(spec)
                 return found
             if is_usual:
                 note_call(known, sizes, args, kwargs, found, in_order)

@@ -127,7 +127,9 @@ class OtherSizes:
         """
         parts = key if isinstance(key, tuple) else (key,)
         # By what specs say: others would get the addresses of those that have gone.
-        lasting = [p.form_and_numbers if isinstance(p, Spec) else p for p in parts]
+        lasting = [
+            p.form_and_numbers if isinstance(p, Spec) and p.form is not None else p for p in parts
+        ]
         if not is_met_again((name, *lasting)):
             self._met_once.append(key)
         most = MOST_MADE if is_made else MOST_MET_ONCE
