@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -335,3 +337,44 @@ def test_errors() -> None:
 def test_blocks_of_the_kernels_have_room() -> None:
     """What the loops over scores assume of the sizes of blocks."""
     assert kernels.KEYS % kernels.STEP == kernels.BACKWARD_KEYS % kernels.STEP == 0
+
+
+@pytest.fixture
+def asking() -> None:
+    """Functions ask subclasses again, which they do not from test to test."""
+    type("Asked", (adjit.Tensor,), {})
+
+
+@pytest.mark.usefixtures("asking")
+@pytest.mark.parametrize("sizes", [(4, 8), (5, 5), (8, 4)], ids=str)
+@pytest.mark.parametrize("name", ["causal_lower_right", "causal_upper_left"])
+def test_masks_of_which_the_kind_is_kept(name: str, sizes: tuple[int, int]) -> None:
+    """`nn.attention.bias`: values and gradients beside PyTorch; rows that attend to nothing stay out."""
+    q, k, v = normal(2, sizes[0], 6), normal(2, sizes[1], 6), normal(2, sizes[1], 3)
+
+    def run(T: Any, *tensors: Any) -> Any:
+        module = importlib.import_module(f"{T.__name__}.nn.attention.bias")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of rows that attend to nothing
+            bias = getattr(module, name)(*sizes)
+        assert isinstance(bias, T.Tensor)
+        out = attend(T, *tensors, attn_mask=bias, scale=0.3)
+        return out[..., -1:, :] if sizes[0] > sizes[1] else out
+
+    agree_in_gradients(run, q, k, v)
+
+
+@pytest.mark.usefixtures("asking")
+def test_errors_of_masks_of_which_the_kind_is_kept() -> None:
+    from adjit.nn.attention.bias import CausalBias, causal_lower_right, causal_upper_left
+
+    x = adjit.ones(2, 3)
+    with pytest.raises(ValueError, match="should not be used with causal=True"):
+        attend(adjit, x, x, x, attn_mask=causal_upper_left(2, 2), is_causal=True)
+    with pytest.warns(UserWarning, match="Lower right causal bias will produce NaNs"):
+        causal_lower_right(3, 2)
+    with pytest.raises(AssertionError, match="must be a CausalVariant, got int"):
+        CausalBias(1, 2, 3)  # type: ignore[arg-type]
+    for make in (causal_lower_right, causal_upper_left):
+        with pytest.raises(AssertionError, match="only supports 2D tensors"):
+            make(2)

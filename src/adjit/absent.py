@@ -73,7 +73,7 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
-        """export package cond _inductor.aoti_compile_and_package _inductor.aoti_load_package
+        """export package _inductor.aoti_compile_and_package _inductor.aoti_load_package
         distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
         distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging""",

@@ -79,6 +79,6 @@ def sdpa_kernel(
 
 def __getattr__(name: str) -> Any:
     """What few programs need, and what PyTorch has and adjit has not."""
-    if name == "flex_attention":
+    if name in ("bias", "flex_attention"):
         return importlib.import_module(f"{__name__}.{name}")
     raise absent("nn.attention", name)
