@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
-from adjit.graph import node, normalized, other_sizes, record, view_cache
+from adjit.graph import elementwise_record, node, normalized, other_sizes, record, view_cache
 from adjit.graph.normalized import forget_calls, normalizes
 from adjit.graph.op_record import OpRecord
 from adjit.graph.operation import operation
@@ -683,3 +683,44 @@ def test_memory_whose_order_the_library_chose_goes_again_too():
         entries[spec] = n
         kept.keep(entries, spec, "an op")
     assert len(entries) <= record.MOST_MET_ONCE
+
+
+MADE_IN_MACHINE_CODE = {
+    "one": lambda x: x.exp(), "two": lambda x: x * x, "number": lambda x: x * 2.5, "before": lambda x: 2.5 - x,
+    "write": lambda x: x.clone().mul_(2.5), "attributes": lambda x: x.clamp(-1.0, 1.0),
+    "three": lambda x: adjit.where(x > 0, x, x), "choice": lambda x: x.add(x, alpha=3.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "graded"])
+@pytest.mark.parametrize("call", MADE_IN_MACHINE_CODE.values(), ids=MADE_IN_MACHINE_CODE)
+def test_machine_code_asks_templates_itself(call, requires_grad, monkeypatch):
+    """Python's `elementwise` is not there for sizes of which a template makes what is to be known."""
+    for size in range(2000, 2000 + 3 * other_sizes.ENOUGH):
+        call(adjit.ones(size, requires_grad=requires_grad))
+    x = np.linspace(-2.0, 2.0, 2500, dtype=np.float32)
+    fresh = adjit.tensor(x, requires_grad=requires_grad)
+
+    def refuse(*args):
+        raise AssertionError(f"planned in Python: {args}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(elementwise_record, "plan", refuse)
+        out = call(fresh)
+    adjit.testing.assert_close(out.detach(), call(adjit.tensor(x.copy())))
+    assert out.requires_grad is requires_grad
+
+
+def test_an_interrupt_in_a_template_is_told(monkeypatch):
+    """Machine code passes on what Python raises while it looks for a template."""
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    x = adjit.ones(2501)
+    monkeypatch.setattr(elementwise_record, "made_by_template", interrupted)
+    for call in MADE_IN_MACHINE_CODE.values():
+        with pytest.raises(KeyboardInterrupt):
+            call(x)
+    monkeypatch.undo()
+    assert (x * 2.5).sum().item() == 2501 * 2.5

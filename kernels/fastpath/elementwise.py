@@ -22,6 +22,7 @@ from .cpython import (
     has_failed,
     item,
     length,
+    new_attribute,
     new_pair,
     new_result,
     new_single,
@@ -52,7 +53,7 @@ RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_OP_RECORDS = BOUND
 RECORDER_RUNTIME = BOUND
 RECORDER_SAVES = RECORDER_FALLBACK = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = BOUND
-RUNTIME_NONE = BOUND
+RUNTIME_MADE_BY_TEMPLATE = RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 STORAGE_VALUE = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
@@ -125,7 +126,7 @@ def on_tensor(context, runtime, a, call):
     history = history_of_call(runtime, history_of(runtime, a))
     if history > 1:
         return False
-    op_record = own(find(item(context, RECORDER_OP_RECORDS), get(a, TENSOR_SPEC)))
+    op_record = new_known(context, runtime, get(a, TENSOR_SPEC))
     if op_record == 0:
         return False
     scalars = own(item(runtime, RUNTIME_EMPTY))
@@ -143,7 +144,7 @@ def on_tensors(context, runtime, a, b, call):
     key = new_pair(own(get(a, TENSOR_SPEC)), own(get(b, TENSOR_SPEC)))
     if key == 0:
         return False
-    op_record = own(find(item(context, RECORDER_OP_RECORDS), key))
+    op_record = new_known(context, runtime, key)
     drop(key)
     if op_record == 0:
         return False
@@ -167,7 +168,7 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
     key = new_pair(kind, spec) if at else new_pair(spec, kind)
     if key == 0:
         return False
-    op_record = own(find(item(context, RECORDER_OP_RECORDS), key))
+    op_record = new_known(context, runtime, key)
     drop(key)
     word = new_number_word(runtime, op_record, number) if op_record != 0 else 0
     if word == 0:
@@ -177,6 +178,29 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
     if at:
         return fill_call(runtime, call, op_record, scalars, history, 0, t)
     return fill_call(runtime, call, op_record, scalars, history, t, 0)
+
+
+@helper
+def new_known(context, runtime, key):
+    """What is known of an op on operands such as these, or what a template makes of that; 0 if nothing is."""
+    found = own(find(item(context, RECORDER_OP_RECORDS), key))
+    return found if found != 0 else new_by_template(runtime, item(context, RECORDER_OP), key)
+
+
+@helper
+def new_by_template(runtime, op, key):
+    """The op record that a template makes; 0 if none does, or, and an exception is set, on failure."""
+    make = new_attribute(op, item(runtime, RUNTIME_MADE_BY_TEMPLATE))
+    if make == 0:
+        return 0
+    arguments = stack_words(1)
+    put(arguments, 0, key)
+    made = new_result(make, arguments, 1, 0)
+    drop(make)
+    if made == item(runtime, RUNTIME_NONE):
+        drop(made)
+        return 0
+    return made
 
 
 LARGEST_SINGLE, LARGEST = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)

@@ -22,7 +22,15 @@ from .cpython import (
     own,
     word_of,
 )
-from .elementwise import around, new_number_word, offset_of, reads_shared, recorded, value_of
+from .elementwise import (
+    around,
+    new_by_template,
+    new_number_word,
+    offset_of,
+    reads_shared,
+    recorded,
+    value_of,
+)
 from .grad_nodes import give_history, history_of, new_edge, tracked
 from .into import new_into
 from .signatures import SIZE, describe, known, tensor
@@ -188,15 +196,18 @@ def new_op_record(context, runtime, op, operands):
     if op_records == 0:
         return 0
     if length(operands) == 1:
-        op_record = own(find(op_records, sign_of(runtime, item(operands, 0))))
+        only = sign_of(runtime, item(operands, 0))
+        op_record = own(find(op_records, only))
         drop(op_records)
-        return op_record
+        return op_record if op_record != 0 else new_by_template(runtime, op, only)
     key = new_tuple(length(operands))
     for k in range(length(operands) if key != 0 else 0):
         fill(key, k, own(sign_of(runtime, item(operands, k))))
     op_record = own(find(op_records, key)) if key != 0 else 0
-    drop(key)
     drop(op_records)
+    if op_record == 0 and key != 0:
+        op_record = new_by_template(runtime, op, key)
+    drop(key)
     return op_record
 
 

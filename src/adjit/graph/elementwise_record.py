@@ -28,7 +28,7 @@ from ..unknown import current
 from . import primitives
 from .levels import innermost, tracers
 from .node import NewTensor, Node, Spec, TensorBase, as_reported, spec_of
-from .op_record import ElementwiseOp, Number, OpRecord
+from .op_record import ElementwiseOp, Number, OpKey, OpRecord
 from .other_sizes import OtherSizes, form_of, spec_like
 from .record import (
     INFERENCE,
@@ -180,12 +180,29 @@ def plan(
         op_record = op.sizes.made(form, numbers, make)
     if op_record is None:
         op_record = planned(op, _described(key))
+    _keep(op, key[0] if len(key) == 1 else key, op_record, found)
+    return op_record
+
+
+def made_by_template(op: ElementwiseOp, op_key: OpKey) -> OpRecord | None:
+    """What is to be known of an op on operands such as these, made by a template that is there, and remembered;
+    None if there is none: `plan` may make one then."""
+    if not op.sizes.families:
+        return None
+    found = form_of(op_key if isinstance(op_key, tuple) else (op_key,))
+    op_record = None if found is None else op.sizes.made_by_template(*found)
+    if not isinstance(op_record, OpRecord):
+        return None
+    _keep(op, op_key, op_record, found)
+    return op_record
+
+
+def _keep(op: ElementwiseOp, op_key: OpKey, op_record: OpRecord, said: object) -> None:
+    """Remember what is to be known of an op."""
     if len(op.op_records) >= MAX_RECIPES:
         op.op_records.clear()
-    op_key = key[0] if len(key) == 1 else key
     op.op_records[op_key] = op_record
-    op.sizes.keep(op.op_records, op_key, op.name, is_made=op_record.kin is not None)
-    return op_record
+    op.sizes.keep(op.op_records, op_key, op.name, said, is_made=op_record.kin is not None)
 
 
 def _described(key: tuple[Spec | type, ...]) -> list[Spec | dtype]:

@@ -82,6 +82,7 @@ class Runtime(NamedTuple):
     inference_switch: str
     careful_switch: str
     accumulator: str  # the name of a method of tensors
+    made_by_template: str  # of one of elementwise ops
     none: None
     true: bool
     false: bool
@@ -134,6 +135,7 @@ def runtime() -> Runtime:
         inference_switch=native.named(State, "inference"),
         careful_switch=native.named(State, "careful"),
         accumulator=native.named(record.Tensor, "_accumulator"),
+        made_by_template=native.named(ElementwiseOp, "made_by_template"),
         none=None,
         true=True,
         false=False,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 # Axes, dtype and whether the strides are those of C order, and sizes, with strides if they are not.
-FormAndNumbers: TypeAlias = "tuple[tuple[int, dtype, bool] | None, tuple[int, ...]]"
+FormAndNumbers: TypeAlias = (
+    "tuple[tuple[int, dtype, bool], tuple[int, ...]] | tuple[None, tuple[object, ...]]"
+)
 
 
 class Spec:
@@ -57,15 +59,16 @@ class Spec:
 
     @property
     def form_and_numbers(self) -> FormAndNumbers:
-        """What it is but for its numbers, and these; no form where no other sizes are looked for: of nothing,
-        on other devices, of memory whose order the library has chosen."""
+        """What it is but for its numbers, and these. Where no other sizes are looked for (of nothing, on other
+        devices, of memory whose order the library has chosen) no form, and all that tells it from others."""
         found = self._form_and_numbers
         if found is None:
-            found = None, ()
             if self.device is CPU and not self.chosen and self.numel:
-                is_c_order = self.strides == contiguous_strides(self.shape)
+                is_c_order = self.contiguous and self.strides == contiguous_strides(self.shape)
                 numbers = self.shape if is_c_order else (*self.shape, *self.strides)
                 found = (self.ndim, self.dtype, is_c_order), tuple(numbers)
+            else:
+                found = None, (self.shape, self.strides, self.dtype, self.device, self.reported)
             self._form_and_numbers = found
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..dtypes import dtype
@@ -64,8 +64,23 @@ class MemoryOfSizes(Protocol):
     ) -> _T | None:
         """What `make` gives for numbers, made by a template; None if there is none for them."""
 
-    def keep(self, entries: dict[_K, _T], key: _K, name: object, *, is_made: bool = False) -> None:
-        """Keep a new entry, for good if its key was met before."""
+    def made_by_template(self, form: Hashable, numbers: tuple[int, ...]) -> object:
+        """What a template gives that is there; None if there is none for these numbers."""
+
+    def keep(
+        self,
+        entries: dict[_K, _T],
+        key: _K,
+        name: object,
+        said: object = None,
+        *,
+        is_made: bool = False,
+    ) -> None:
+        """Keep a new entry, for good if its key, or what it says, was met before."""
+
+    @property
+    def families(self) -> Mapping[Hashable, object]:
+        """Calls that differ in numbers alone, by their forms."""
 
 
 class ElementwiseOp(GradOp, Protocol):
@@ -100,6 +115,9 @@ class ElementwiseOp(GradOp, Protocol):
         self, operands: tuple[object, ...], attributes: tuple[object, ...], over: bool
     ) -> NewTensor:
         """Record a call of which the op record is known by now, in the shortest way."""
+
+    def made_by_template(self, op_key: OpKey) -> OpRecord | None:
+        """What is to be known of it on operands such as these, if a template makes that."""
 
     def functions(self) -> dict[str, Callable[..., NewTensor]]:
         """What names in the body of the derivative mean on tensors."""
@@ -147,9 +165,10 @@ class OpRecord(GradContext):
 
     def resized(self, recipe: Recipe, operands: tuple[Spec | None, ...]) -> OpRecord:
         """The same for operands of other sizes."""
-        made = OpRecord(
-            recipe, operands, self.numbers, self.compute, whole=self.whole,
-            differentiable=self.differentiable, uniform=self.uniform,
-        )  # fmt: skip
-        made.kin = self.kin
+        made = OpRecord.__new__(OpRecord)
+        made.recipe, made.over, made.operands, made.kin = recipe, None, operands, self.kin
+        made.numbers, made.compute, made.whole = self.numbers, self.compute, self.whole
+        made.floating, made.uniform = self.floating, self.uniform
+        made.differentiable = self.differentiable
+        made.vjps, made.vjps_on_tensors, made.vjps_by_spec = {}, {}, {}
         return made

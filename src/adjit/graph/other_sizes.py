@@ -57,12 +57,9 @@ class Family:
 
         `make` gets the numbers one by one, some of them unknown.
         """
-        for template in self.templates:
-            found = template(numbers)
-            if found is not None:
-                if template is not self.templates[0]:
-                    self._put_first(template)
-                return cast(_T, found)
+        found = self.made_by_template(numbers)
+        if found is not None:
+            return cast(_T, found)
         if numbers in self.met:
             return None
         found = self._inquired(numbers, make) if self._is_worth_it() else None
@@ -70,6 +67,16 @@ class Family:
             self.met.append(numbers)
             self.misses += 1
         return cast("_T | None", found)
+
+    def made_by_template(self, numbers: Numbers) -> object:
+        """What a template gives that is there; None if there is none for these numbers."""
+        for template in self.templates:
+            found = template(numbers)
+            if found is not None:
+                if template is not self.templates[0]:
+                    self._put_first(template)
+                return found
+        return None
 
     def _inquired(self, numbers: Numbers, make: Callable[[Iterator[int]], object]) -> object:
         """What a new template gives; where few numbers differ others may be axes, which have to be known."""
@@ -110,6 +117,11 @@ class OtherSizes:
         self.families: dict[Hashable, Family] = {}  # by their forms
         self._met_once: deque[Hashable] = deque()
 
+    def made_by_template(self, form: Hashable, numbers: Numbers) -> object:
+        """What a template gives that is there; None if there is none for these numbers."""
+        family = self.families.get(form)
+        return None if family is None else family.made_by_template(numbers)
+
     def made(
         self, form: Hashable, numbers: Numbers, make: Callable[[Iterator[int]], _T]
     ) -> _T | None:
@@ -121,16 +133,23 @@ class OtherSizes:
             family = self.families[form] = Family()
         return family.made(numbers, make)
 
-    def keep(self, entries: dict[_K, _T], key: _K, name: object, *, is_made: bool = False) -> None:
+    def keep(
+        self,
+        entries: dict[_K, _T],
+        key: _K,
+        name: object,
+        said: object = None,
+        *,
+        is_made: bool = False,
+    ) -> None:
         """Keep an entry that is new, for good if its key was met before, else until there are some more; less
-        long if a template has made it. `name` stands for the op.
+        long if a template has made it. `name` stands for the op, `said` for the key where that is known.
         """
-        parts = key if isinstance(key, tuple) else (key,)
-        # By what specs say: others would get the addresses of those that have gone.
-        lasting = [
-            p.form_and_numbers if isinstance(p, Spec) and p.form is not None else p for p in parts
-        ]
-        if not is_met_again((name, *lasting)):
+        if said is None:
+            parts = key if isinstance(key, tuple) else (key,)
+            # By what specs say: others would get the addresses of those that have gone.
+            said = tuple([p.form_and_numbers if p.__class__ is Spec else p for p in parts])
+        if not is_met_again((name, said)):
             self._met_once.append(key)
         most = MOST_MADE if is_made else MOST_MET_ONCE
         while len(self._met_once) > most:
@@ -151,11 +170,11 @@ def form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
     before: object = None
     for part in parts:
         if isinstance(part, Spec):
-            kind, sizes = part.form_and_numbers
-            if kind is None:
+            said = part.form_and_numbers
+            if said[0] is None:
                 return None
-            form.append(kind)
-            numbers.extend(sizes)
+            form.append(said[0])
+            numbers.extend(said[1])
         elif isinstance(part, Size):
             numbers.extend(part)
             form.append(len(part))

@@ -221,7 +221,7 @@ class OtherViews:
         if isinstance(view.vjp, ViewVjp):
             view.vjp.numbers, view.vjp.remake = numbers, functools.partial(_vjp_of, remake)
         self.cached[key] = view
-        self.sizes.keep(self.cached, key, self.function, is_made=True)
+        self.sizes.keep(self.cached, key, self.function, (is_graded, found), is_made=True)
         return True
 
     def _remade(
