@@ -7,9 +7,17 @@ import pytest
 
 import adjit as T
 
+
+def within_itself():
+    rows = []
+    rows.append(rows)
+    return rows
+
+
 BAD = {
     "ragged list": (lambda: T.tensor([[1, 2], [3]]), ValueError,
                     "expected sequence of length 2 at dim 1 (got 1)"),
+    "a list in itself": (lambda: T.tensor(within_itself()), ValueError, "too many dimensions 'list'"),
     "number among rows": (lambda: T.tensor([[1, 2], 3]), TypeError, "dim 1"),
     "text": (lambda: T.tensor(["a"]), TypeError, "invalid data type 'str'"),
     "an object": (lambda: T.tensor(object()), RuntimeError, "Could not infer dtype of object"),

@@ -325,6 +325,7 @@ BUFFERS = {
     "new_full": lambda L, x: x.new_full((3,), 2.5),
     "zeros_like": lambda L, x: L.zeros_like(x),
     "empty_like": lambda L, x: L.empty_like(x),
+    "like one without a tangent": lambda L, x: L.full_like(L.ones(3, dtype=L.float64), 2.5),
 }
 FORWARD = {
     "jvp": lambda L, f: lambda x: L.func.jvp(f, (x,), (L.ones_like(x),))[1],
@@ -333,7 +334,15 @@ FORWARD = {
     "jacfwd of jacrev": lambda L, f: L.func.jacfwd(L.func.jacrev(f)),
     "jacrev of jacfwd": lambda L, f: L.func.jacrev(L.func.jacfwd(f)),
     "hessian": lambda L, f: L.func.hessian(lambda x: f(x).sum()),
+    "by hand": lambda L, f: lambda x: by_hand(L, f, x),
 }
+
+
+def by_hand(L: Any, f: Any, x: Any) -> Any:
+    """A tangent, by the functions of `autograd.forward_ad`."""
+    by = L.autograd.forward_ad
+    with by.dual_level():
+        return by.unpack_dual(f(by.make_dual(x, L.ones_like(x)))).tangent
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual

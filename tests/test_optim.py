@@ -147,6 +147,21 @@ def test_steps_are_those_of_torch(rule, options, dtype, rtol):
     assert_same_state(optimizer, reference, rtol)
 
 
+@rules
+def test_a_parameter_with_elements_in_one_place_is_not_moved(rule, options):
+    outcomes = []
+    for lib in (T, torch):
+        other = lib.tensor([1.0, 2.0], requires_grad=True)
+        p = lib.nn.Parameter(lib.zeros(3, 1).expand(3, 2))
+        p.grad, other.grad = lib.ones(3, 2), lib.ones(2)
+        optimizer = getattr(lib.optim, rule)([p, other], **options)
+        outcomes.append(outcome(optimizer.step))
+        if lib is T:
+            assert p.tolist() == [[0.0, 0.0]] * 3
+            assert all(state["step"] == 0 for state in optimizer.state.values())
+    assert outcomes[0] == outcomes[1]
+
+
 def test_groups_have_their_own_options():
     results = []
     for lib in (T, torch):

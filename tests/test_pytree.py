@@ -58,6 +58,21 @@ def test_leaves_have_the_places_that_pytorch_names(tree):
     assert doubled == theirs.tree_map_with_path(lambda path, *xs: (len(path), xs), tree, tree)
 
 
+def test_a_shape_is_a_tuple():
+    """With PyTorch its class is lost, too."""
+    for library, room in zip((torch, adjit), rooms(), strict=True):
+        tree = {"shape": library.ones(2, 3).shape, "none": library.Size([])}
+        leaves, spec = room.tree_flatten(tree)
+        assert leaves == [2, 3]
+        made = room.tree_map(lambda n: n + 1, tree)
+        assert made == {"shape": (3, 4), "none": ()}
+        assert type(made["shape"]) is tuple
+        assert [room.keystr(path) for path, _ in room.tree_leaves_with_path(tree)] == [
+            "['shape'][0]", "['shape'][1]",
+        ]  # fmt: skip
+        assert spec != room.tree_structure({"shape": (2, 3), "none": ()})
+
+
 def test_a_class_like_dict_has_places_by_the_functions_of_dict():
     class Output(OrderedDict):
         pass

@@ -229,6 +229,7 @@ def test_generators_are_independent_of_each_other():
     assert T.rand(4, generator=g).tolist() != x.tolist()
     assert g.initial_seed() == 3
     assert g.device == T.device("cpu")
+    assert g.set_state(g.get_state()) is g
     again = pickle.loads(pickle.dumps(g))
     assert T.rand(4, generator=again).tolist() == T.rand(4, generator=g).tolist()
 

@@ -167,6 +167,27 @@ def test_order_statistics() -> None:
     agree(lambda T, t: t.kthvalue(2, 0, True)[0], x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16", "uint8"])
+@pytest.mark.parametrize("length", [1, 2, 9, 31, 32, 33, 49, 400])
+def test_order_statistics_of_every_length(length: int, dtype: str) -> None:
+    """Few values that come often, and many, of which each may be told by its first bytes."""
+    for values in (3, 40, 10**6):
+        x = (RANDOM.integers(0, values, (20, length)) - values // 2).astype(dtype)
+        if dtype.startswith("float"):
+            x[RANDOM.random(x.shape) < 0.03] = NAN
+            x[RANDOM.random(x.shape) < 0.1] = -0.0
+        for k in {1, (length + 1) // 2, length}:
+            agree(lambda T, t, k=k: t.kthvalue(k)[0], x)
+            for largest in (True, False):
+                agree(lambda T, t, k=k, b=largest: t.topk(k, largest=b)[0], x)
+            found, places = adjit.tensor(x).kthvalue(k)
+            value = found.numpy()[:, None]
+            same = (x == value) | ((x != x) & (value != value))
+            assert places.tolist() == same.argmax(1).tolist()  # the first
+        agree(lambda T, t: t.median(1)[0], x)
+        agree(lambda T, t: t.nanmedian(1)[0], x)
+
+
 def test_mode() -> None:
     x = RANDOM.integers(0, 5, (6, 40))
     for d in (0, 1):

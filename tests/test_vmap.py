@@ -633,3 +633,53 @@ def test_per_example_gradients_of_a_shared_weight_take_one_product():
     made = adjit.bmm(adjit.randn(6, 3, 5), w.expand(6, 7, 5).transpose(1, 2))
     assert made._storage.value.recipe.spec.shape == (18, 7)
     assert made.shape == (6, 3, 7)
+
+
+WITHOUT_GRADIENTS = {
+    "argmax": lambda L, x: x.argmax(), "argmin along": lambda L, x: x.argmin(0),
+    "argsort": lambda L, x: x.argsort(-1, descending=True), "any": lambda L, x: (x > 1).any(),
+    "all": lambda L, x: (x > -1).all(0), "count_nonzero": lambda L, x: L.count_nonzero(x > 0),
+    "bucketize": lambda L, x: L.bucketize(x, L.tensor([-0.5, 0.5])),
+    "searchsorted": lambda L, x: L.searchsorted(x.sort(-1).values, x),
+    "isin": lambda L, x: L.isin(x.round(), L.tensor([0.0, 1.0])),
+    "gather": lambda L, x: x.gather(-1, x.argsort(-1)), "zeros_like": lambda L, x: L.zeros_like(x) + 1,
+    "full": lambda L, x: x.new_full((2,), 3.0).add_(x[0, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of PyTorch's, about its speed
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
+@pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
+def test_functions_without_gradients_of_examples_of_examples(name):
+    """Also of those that have a tangent, and those of two levels and none."""
+    values = np.random.default_rng(3).standard_normal((2, 3, 4, 5)).astype(np.float32)
+
+    def found(L):
+        of, x = WITHOUT_GRADIENTS[name], L.tensor(values)
+        vmap, jvp = L.func.vmap, L.func.jvp
+        forward = lambda x: jvp(lambda x: of(L, x) * x.sum(), (x,), (L.ones_like(x),))  # noqa: E731
+        shared = x[0, 0]
+        return [
+            vmap(vmap(lambda x: of(L, x)))(x), vmap(vmap(lambda x: of(L, x), in_dims=2), in_dims=1)(x),
+            *vmap(vmap(forward))(x), vmap(lambda x: vmap(lambda y: of(L, x) + y.sum())(x))(x[0]),
+            vmap(lambda x: vmap(lambda y: of(L, shared) + x.sum() + y.sum())(x))(x[0]),
+        ]  # fmt: skip
+
+    for ours, theirs in zip(found(adjit), found(torch), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [(), (1,), (4,), (1, 4), (2, 4)], ids=str)
+def test_what_examples_share_is_written_into_them(value):
+    values = np.arange(np.prod(value, dtype=int) + 0.0).reshape(value)
+
+    def found(L):
+        def f(t):
+            t = t.clone()
+            t[0:2] = L.tensor(values)
+            t[3] = L.tensor(values).reshape(-1)[0]
+            return t
+
+        return L.func.vmap(f)(L.zeros(3, 5, 4, dtype=L.float64))
+
+    np.testing.assert_array_equal(found(adjit).numpy(), found(torch).numpy())

@@ -140,6 +140,11 @@ def select_key(x, begin, length, rank, flip, size):
             digit += 1
         prefix |= U(digit) << shift
         mask |= U(255) << shift
+        if counts[digit] == 1:  # the other bytes are those of this one
+            i = begin
+            while (sort_key(x[i]) ^ flip) & mask != prefix:
+                i += 1
+            return sort_key(x[i]) ^ flip, rank
     return prefix, rank
 
 
@@ -194,6 +199,23 @@ def topk_rows(args, start, stop):
                 to += 1
 
 
+@helper
+def place_of_rank(x, begin, length, rank, keys):
+    """The first place of the element of a rank in a short row: each is counted against all."""
+    for i in range(length):
+        keys[i] = sort_key(x[begin + i])
+    place = 0
+    for i in range(length):
+        smaller = equal = 0
+        for j in range(length):
+            smaller += keys[j] < keys[i]
+            equal += keys[j] == keys[i]
+        if smaller <= rank < smaller + equal:
+            place = i
+            break
+    return place
+
+
 @kernel
 def kth_rows(args, start, stop):
     """values, indices = the element of a rank in each row, and the first place where it is.
@@ -203,7 +225,7 @@ def kth_rows(args, start, stop):
     """
     p = words(args)
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
-    length = p[3]
+    length, keys = p[3], stack(U, SHORT)
     for row in range(start, stop):
         begin, rank = row * length, p[4]
         if rank < 0:
@@ -215,10 +237,13 @@ def kth_rows(args, start, stop):
                 if numbers == 0 or (rank == -1 and numbers < length)
                 else (numbers - 1) // 2
             )
-        wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
         place = begin
-        while sort_key(x[place]) != wanted:
-            place += 1
+        if length <= SHORT:
+            place += place_of_rank(x, begin, length, rank, keys)
+        else:
+            wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
+            while sort_key(x[place]) != wanted:
+                place += 1
         values[row] = x[place]
         indices[row] = place - begin
 

@@ -136,8 +136,8 @@ class Generator:
             state = STATE.pack(self._seed, self._offset)
         return tensor(list(state), dtype=_byte())
 
-    def set_state(self, new_state: Tensor) -> None:
-        """Continue from a state that `get_state` gave.
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Continue from a state that `get_state` gave; returns the generator.
 
         Raises:
             TypeError: if it is no uint8 tensor.
@@ -147,8 +147,7 @@ class Generator:
             >>> generator = adjit.Generator()
             >>> state = generator.get_state()
             >>> first = adjit.rand(2, generator=generator)
-            >>> generator.set_state(state)
-            >>> adjit.equal(first, adjit.rand(2, generator=generator))
+            >>> adjit.equal(first, adjit.rand(2, generator=generator.set_state(state)))
             True
         """
         if getattr(new_state, "dtype", None) is not _byte():
@@ -158,6 +157,7 @@ class Generator:
         place = STATE.unpack(bytes(new_state.tolist()))
         with self._lock:
             self._seed, self._offset = place
+        return self
 
     def clone_state(self) -> Generator:
         """Make another generator that goes on from the same state.

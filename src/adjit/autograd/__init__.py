@@ -13,10 +13,11 @@ from .modes import (
     no_grad,
     set_detect_anomaly,
     set_grad_enabled,
+    set_multithreading_enabled,
 )
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "draw", "enable_grad", "forward_ad",
     "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
-    "no_grad", "set_detect_anomaly", "set_grad_enabled",
+    "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip

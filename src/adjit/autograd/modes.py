@@ -13,7 +13,7 @@ from ..graph.state import be_careful, modes_used, record_gradients, state
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
     "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
-    "set_detect_anomaly", "set_grad_enabled",
+    "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip
 
 
@@ -237,6 +237,28 @@ class set_detect_anomaly(_Mode):
     def __exit__(self, *_: Any) -> None:
         state.anomaly, state.check_nan = self.before
         be_careful()
+
+
+class set_multithreading_enabled(_Mode):
+    """Say whether backward passes on GPUs may run in threads of their own, which they never do here.
+
+    Example:
+        >>> with adjit.autograd.set_multithreading_enabled(False):
+        ...     adjit.ones(2, requires_grad=True).sum().backward()
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def clone(self) -> set_multithreading_enabled:
+        """A fresh one of the same kind."""
+        return type(self)(self.mode)
 
 
 def is_grad_enabled() -> bool:

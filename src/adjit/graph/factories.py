@@ -112,7 +112,7 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             return innermost(operands).factory(function, args, kwargs)
         if for_users and _runs:
             out = function(*args, **kwargs)
-            return taking_tangents(out) if state.forward and not operands else out
+            return taking_tangents(out) if state.forward else out
         if state.levels or len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
         if devices.gpus_used or not usable() or any(t._storage.shared for t in operands):

@@ -240,6 +240,9 @@ def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     return _from_nested(data, kind)
 
 
+MOST_AXES = 64  # of an array
+
+
 def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     """Nested sequences, checked for ragged rows as PyTorch does."""
     shape = []
@@ -248,6 +251,8 @@ def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
         shape.append(len(level))
         if not len(level):
             break
+        if len(shape) > MOST_AXES:  # it may be a part of itself
+            raise ValueError(f"too many dimensions '{type(level).__name__}'")
         try:
             level = level[0]
         except Exception as error:
@@ -969,7 +974,7 @@ def eye(
 for _function in (
     tensor, from_numpy, as_tensor, scalar_tensor, empty_strided,
     *[factory(make, for_users=True) for make in (zeros, ones, full, empty)],
-    zeros_like, ones_like, empty_like, full_like,
+    *[factory(make, for_users=True) for make in (zeros_like, ones_like, empty_like, full_like)],
 ):  # fmt: skip
     export(_function)
 

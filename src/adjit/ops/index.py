@@ -161,6 +161,7 @@ def put_into(viewed: Tensor, value: Tensor) -> None:
         not is_differentiated(value)
         and broadcasts_to(value.shape, viewed.shape)
         and value.__class__ not in tracers
+        and viewed.__class__ not in tracers
         and value._storage is not viewed._storage  # expanded, it may be a part of what is written
     )
     viewed.copy_(value if is_fit else value.expand(viewed.shape))

@@ -134,12 +134,15 @@ def _step(
     `numbers` is called once for every step, also for those of a captured function; `save` gives what takes
     back that it has counted one.
     """
-    words = numbers()
-    if state.session is not None:
-        state.session.numbers(words, numbers, save=save)
     old = written = [*params, *states]
     read = grads
     are_plain = lie_plainly(written, read)
+    if not are_plain:
+        for t in written:
+            write.refuse_overlapping(t._spec)
+    words = numbers()
+    if state.session is not None:
+        state.session.numbers(words, numbers, save=save)
     if not are_plain and _can_be_seen(written, read):
         seen = tuple([t._storage.shared > 0 for t in written])
         settle()  # first what read them

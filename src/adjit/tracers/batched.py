@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from .. import dtypes
 from ..graph import inplace
 from ..graph.fastpath import elementwise_recorder
-from ..graph.levels import Level, level_of, tracers
+from ..graph.levels import Level, is_traced, level_of, tracers
 from ..graph.node import Spec, spec_of
 from ..graph.operation import active_levels, forget_draws
 from ..graph.record import is_tensor
@@ -299,11 +299,16 @@ class BatchLevel(Level):
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """A new tensor with a part for each example, and what levels around have of each."""
+        made = function(*args, **kwargs)
+        if made.__class__ is tuple:
+            return tuple([self._apart(part, args) for part in made])
+        return self._apart(made, args)
 
-        def made_of_one(*_: Any, **__: Any) -> Any:
-            return function(*args, **kwargs)
-
-        given = tuple([a._value if self.has(a) else a for a in args])
-        around = level_of(given)
-        made = made_of_one() if around is None else around.factory(made_of_one, given, {})
+    def _apart(self, made: Any, args: Any) -> Any:
+        """What was made, with memory for each example, unless it was computed of examples."""
+        if self.has(made):
+            return made
+        around = level_of([a._value if self.has(a) else a for a in args])
+        if around is not None and not is_traced((made,)):
+            made = around.factory(lambda: made, (), {})
         return self.wrapped(self.full(made).contiguous())

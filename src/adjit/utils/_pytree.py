@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, NamedTuple
 
 from ..captured import codes
+from ..shapes import Size
 
 __all__ = [
     "Context", "DumpableContext", "FlattenFn", "FromDumpableContextFn", "GetAttrKey", "LeafSpec", "MappingKey",
@@ -125,6 +126,7 @@ def _of_dict(kind: Any) -> NodeKind:
 _KINDS: dict[Any, NodeKind] = {
     list: _kind(lambda x: (x, None), lambda values, _: list(values), _places),
     tuple: _kind(lambda x: (list(x), None), lambda values, _: tuple(values), _places),
+    Size: _kind(lambda x: (list(x), None), lambda values, _: tuple(values), _places),
     deque: _kind(lambda x: (list(x), x.maxlen), deque, _places),
     namedtuple: _kind(lambda x: (list(x), type(x)), lambda values, kind: kind(*values), _names),
     dict: _of_dict(dict),
