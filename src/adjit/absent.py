@@ -129,7 +129,8 @@ KNOWN = {
         fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft
         fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftfreq fft.rfftn""",
     "Other processes, other compilers": """
-        distributed._composable.fsdp.fully_shard
+        distributed._composable.fsdp.fully_shard distributed._composable.fsdp.FSDPModule
+        distributed._tensor.experimental.implicit_replication distributed.fsdp.FSDPModule
         distributed._functional_collectives.all_to_all_single_autograd
         distributed._functional_collectives.wait_tensor
         distributed.checkpoint.HuggingFaceStorageReader distributed.checkpoint.HuggingFaceStorageWriter
@@ -164,13 +165,13 @@ KNOWN = {
         utils.data.dataloader._MultiProcessingDataLoaderIter
         utils._python_dispatch.TorchDispatchMode utils._python_dispatch.is_traceable_wrapper_subclass
         utils._python_dispatch.return_and_correct_aliasing utils._device.DeviceContext
-        utils.weak.WeakIdKeyDictionary utils.weak.WeakTensorKeyDictionary utils.weak.WeakIdRef
         _vmap_internals._vmap _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.FakeTensorMode
         _subclasses.fake_tensor.FakeTensorConverter _subclasses.fake_tensor.unset_fake_temporarily""",
 }  # fmt: skip
 # Modules that have such names alone, or nearly so: what else is asked of them has a subject too.
 MODULES_OF_NAMES = {
     "Other processes, other compilers": """_inductor distributed._composable distributed._functional_collectives
+        distributed._tensor
         distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
         fx.experimental""",
     "Sparse, quantised and half-precision tensors": "quantization ao nn.quantized",

@@ -78,7 +78,6 @@ PATHS = {
     "utils._python_dispatch": (),
     "utils.hooks": ("graph.node",),
     "utils.model_zoo": ("hub",),
-    "utils.weak": (),
 }
 
 

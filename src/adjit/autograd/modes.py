@@ -257,7 +257,6 @@ class set_multithreading_enabled(_Mode):
         pass
 
     def clone(self) -> set_multithreading_enabled:
-        """A fresh one of the same kind."""
         return type(self)(self.mode)
 
 

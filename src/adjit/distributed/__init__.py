@@ -94,6 +94,8 @@ for _path in (
     "_composable",
     "_composable.fsdp",
     "_functional_collectives",
+    "_tensor",
+    "_tensor.experimental",
     "device_mesh",
     "fsdp",
     "rpc",
