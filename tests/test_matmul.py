@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
-from adjit.ops.matmul import plan_product
+from adjit.ops.matmul import plan_few, plan_product
 from adjit.schedule.jit import cache
 
 rng = np.random.default_rng(0)
@@ -172,6 +172,53 @@ def test_a_batch_by_one_matrix_is_one_product(layout, columns, bias, dtype):
         b = adjit.tensor(sample(*shape, dtype=dtype))
         made = adjit.baddbmm(b, x, spread, beta=2, alpha=3)
         np.testing.assert_array_equal(made.numpy(), 2 * b.numpy() + 3 * wanted)
+
+
+LAYOUTS_OF_FEW = {
+    "dense": lambda t: t, "turned": lambda t: t.mT.contiguous().mT,
+    "stepped": lambda t: t.repeat(2, 1, 1)[::2],
+    "by entries last": lambda t: t.movedim(0, -1).contiguous().movedim(-1, 0),
+    "shared": lambda t: t[:1].expand_as(t),
+    "a part": lambda t: t.repeat(1, 2, 2)[:, 1 : 1 + t.shape[1], : t.shape[2]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("right", LAYOUTS_OF_FEW)
+@pytest.mark.parametrize("left", LAYOUTS_OF_FEW)
+def test_batches_of_few_elements(left, right, dtype):
+    """Matrices up to a size are multiplied one by one; those beyond it as any."""
+    for rows, depth, columns in (
+        (3, 3, 1),
+        (1, 3, 1),
+        (2, 2, 2),
+        (4, 4, 4),
+        (1, 64, 1),
+        (5, 1, 3),
+        (5, 5, 3),
+    ):
+        x, y = sample(7, rows, depth, dtype=dtype), sample(7, depth, columns, dtype=dtype)
+        a, b = LAYOUTS_OF_FEW[left](adjit.tensor(x)), LAYOUTS_OF_FEW[right](adjit.tensor(y))
+        plan = plan_few(a.dtype, a.shape, a.stride(), b.shape, b.stride())
+        assert (plan is not None) == (rows * depth * columns <= 64)
+        np.testing.assert_array_equal((a @ b).numpy(), a.numpy() @ b.numpy())
+        agree_in_gradients(
+            lambda T, s, t: LAYOUTS_OF_FEW[left](s) @ LAYOUTS_OF_FEW[right](t),
+            x.astype(np.float64), y.astype(np.float64), order=1,
+        )  # fmt: skip
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60)
+def test_batches_of_few_elements_broadcast(data):
+    batch = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    sizes = data.draw(st.tuples(*[st.integers(1, 4)] * 3))
+    shapes = [
+        [1 if data.draw(st.booleans()) else n for n in batch[data.draw(st.integers(0, 2)) :]]
+        for _ in range(2)
+    ]
+    x, y = sample(*shapes[0], *sizes[:2]), sample(*shapes[1], *sizes[1:])
+    np.testing.assert_array_equal((adjit.tensor(x) @ adjit.tensor(y)).numpy(), x @ y)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -337,6 +384,13 @@ EQUATIONS = [
     ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
     ("ij,kj,lj->ikl", [(2, 3), (4, 3), (5, 3)]),
     ("ij,ij->", [(1, 3), (2, 3)]),
+    ("ij,ij->i", [(5, 3), (5, 3)]),
+    ("ij,ji->j", [(3, 5), (5, 3)]),
+    ("bhid,bhid->hb", [(2, 3, 4, 2), (2, 3, 4, 2)]),
+    ("ij,ij->i", [(5, 3), (1, 3)]),
+    ("ij,ij->i", [(5, 1), (5, 3)]),
+    ("ijk,ijk->i", [(1, 3, 2), (4, 1, 2)]),
+    ("ij,ij,ij->i", [(4, 3), (4, 3), (4, 3)]),
     ("ij,jk->ik", [(2, 1), (4, 3)]),
     ("ij,j->ij", [(2, 3), (3,)]),
     ("ijk,il,jl->kl", [(2, 3, 4), (2, 5), (3, 5)]),

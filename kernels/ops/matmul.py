@@ -518,6 +518,28 @@ def plain_product(args, start, stop):
 
 
 @kernel
+def few_by_few(args, start, stop):
+    """out = left @ right for batches of matrices of few elements, which fill no vectors; a unit is an entry.
+
+    words: rows, columns, depth; steps from entry to entry, row to row, column to column of left, then of right
+    """
+    p = words(args)
+    left, right, out = at(p[0], T), at(p[1], T), at(p[2], T)
+    rows, columns, depth, left_entry, left_row, left_column = p[3], p[4], p[5], p[6], p[7], p[8]
+    right_entry, right_row, right_column = p[9], p[10], p[11]
+    for entry in range(start, stop):
+        target = shifted(out, entry * rows * columns)
+        for i in range(rows):
+            a = shifted(left, entry * left_entry + i * left_row)
+            for j in range(columns):
+                b = shifted(right, entry * right_entry + j * right_column)
+                total = a[0] * b[0]
+                for k in range(1, depth):
+                    total += a[k * left_column] * b[k * right_row]
+                target[i * columns + j] = total
+
+
+@kernel
 def dot_blocks(args, start, stop):
     """scratch[block] = the dot product over a block of two vectors, in lanes where they are dense.
 

@@ -601,11 +601,21 @@ min_columns.width = columns_width
 
 @helper
 def extreme_rows(op, args, start, stop, T):
-    """Finds the extreme with all lanes, then looks for its first place."""
+    """Finds the extreme with all lanes, then looks for its first place; in shorter rows both at once."""
     p = words(args)
     x, values, indices, length = at(p[0], T), at(p[1], T), at(p[2], I), p[3]
     for row in range(start, stop):
         begin, end = row * length, (row + 1) * length
+        if length < LANES:
+            best, place = x[begin], 0
+            for k in range(1, length):
+                value = combine(op, best, x[begin + k])
+                better = (value != best) & (best == best)
+                best = value
+                place = k if better else place
+            values[row] = best
+            indices[row] = place
+            continue
         value = reduce_span(op, x, begin, end, x[begin], T)
         i = begin
         place = LANES

@@ -32,21 +32,40 @@ AT_ONCE = 8  # rows that are multiplied side by side
 
 
 @helper
+def accumulate_rows(op, x, out, start, stop, length, A, T):
+    """out = op over the elements of each row up to this one. A total waits for the one before: four rows are
+    side by side."""
+    whole = start + (stop - start) // 4 * 4
+    for row in range(start, whole, 4):
+        a = row * length
+        b, c, d = a + length, a + 2 * length, a + 3 * length
+        of_a, of_b, of_c, of_d = A(x[a]), A(x[b]), A(x[c]), A(x[d])
+        out[a], out[b], out[c], out[d] = T(of_a), T(of_b), T(of_c), T(of_d)
+        for k in range(1, length):
+            of_a, of_b = combine(op, of_a, A(x[a + k])), combine(op, of_b, A(x[b + k]))
+            of_c, of_d = combine(op, of_c, A(x[c + k])), combine(op, of_d, A(x[d + k]))
+            out[a + k], out[b + k], out[c + k], out[d + k] = T(of_a), T(of_b), T(of_c), T(of_d)
+    for row in range(whole, stop):
+        a = row * length
+        of_a = A(x[a])
+        out[a] = T(of_a)
+        for k in range(1, length):
+            of_a = combine(op, of_a, A(x[a + k]))
+            out[a + k] = T(of_a)
+
+
+@helper
 def accumulate(op, args, start, stop, X, A, T):
     """out[row] = op over the rows up to this one, for each column."""
     p = words(args)
     x, out = at(p[0], X), at(p[1], T)
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
+    if inner == 1:
+        accumulate_rows(op, x, out, start, stop, length, A, T)
+        return
     totals = stack(A, STRIP)
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
-        if inner == 1:
-            total = A(x[first])
-            out[first] = T(total)
-            for i in range(first + 1, first + length):
-                total = combine(op, total, A(x[i]))
-                out[i] = T(total)
-            continue
         for j in range(count):
             total = A(x[first + j])
             totals[j] = total
@@ -110,11 +129,49 @@ def products_of_others(args, start, stop):
 
 
 @helper
+def at_least(value, best):
+    """Whether an element is the largest so far; none is after a NaN."""
+    return value >= best
+
+
+@helper
+def at_most(value, best):
+    """Whether an element is the smallest so far."""
+    return value <= best
+
+
+@helper
+def extremes_of_rows(op, x, values, indices, first, length, rows, T):
+    """`running_extreme` of some rows side by side: each extreme waits for the one before."""
+    best, place = stack(T, 4), stack(I, 4)
+    for r in range(rows):
+        i = first + r * length
+        values[i] = best[r] = x[i]
+        indices[i] = place[r] = 0
+    for k in range(1, length):
+        for r in range(rows):
+            i = first + r * length + k
+            value = x[i]
+            newer = op(value, best[r]) | (value != value)
+            best[r] = value if newer else best[r]
+            place[r] = k if newer else place[r]
+            values[i] = best[r]
+            indices[i] = place[r]
+
+
+@helper
 def running_extreme(op, args, start, stop, T):
     """The extreme of each column so far and its row; the last of equals, and NaN once met."""
     p = words(args)
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, inner, strip, strips = p[3], p[4], p[5], p[6]
+    if inner == 1:
+        whole = start + (stop - start) // 4 * 4
+        for row in range(start, whole, 4):
+            extremes_of_rows(op, x, values, indices, row * length, length, 4, T)
+        for row in range(whole, stop):
+            extremes_of_rows(op, x, values, indices, row * length, length, 1, T)
+        return
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
         for i in range(first, first + count):
@@ -124,8 +181,7 @@ def running_extreme(op, args, start, stop, T):
             start_of_row = first + row * inner
             for i in range(start_of_row, start_of_row + count):
                 best, value = values[i - inner], x[i]
-                # Both the new extreme and its equal come out of the operator as the new value.
-                newer = (combine(op, value, best) == value) | (value != value)
+                newer = op(value, best) | (value != value)
                 values[i] = value if newer else best
                 indices[i] = row if newer else indices[i - inner]
 
@@ -133,13 +189,13 @@ def running_extreme(op, args, start, stop, T):
 @kernel
 def cummax(args, start, stop):
     """values, indices = the largest element of the column down to this row, and its row."""
-    running_extreme(max, args, start, stop, T)
+    running_extreme(at_least, args, start, stop, T)
 
 
 @kernel
 def cummin(args, start, stop):
     """values, indices = the smallest element of the column down to this row, and its row."""
-    running_extreme(min, args, start, stop, T)
+    running_extreme(at_most, args, start, stop, T)
 
 
 @kernel

@@ -142,8 +142,11 @@ def walk(args, start, stop):
     first, length, step, axes = p[2], p[3], p[4], p[5]
     sizes = shifted(p, 6)
     for row in range(start, stop):
-        source = shifted(x, first + offset_of(row, axes, sizes, shifted(sizes, axes)))
-        target = shifted(out, row * length)
+        if axes == 1:
+            begin = row * sizes[1]
+        else:
+            begin = offset_of(row, axes, sizes, shifted(sizes, axes))
+        source, target = shifted(x, first + begin), shifted(out, row * length)
         if step == 1:
             for i in range(length):
                 target[i] = source[i]

@@ -32,7 +32,10 @@ from ..language.device import (
 from ..language.lanes import is_float, size_of, stack
 
 U = np.uint64
-SHORT = 32  # rows up to this length are sorted by insertion
+SHORT = 32  # in rows up to this length an element of some rank is found by counting
+COUNTED = (
+    16  # rows of so many elements for each byte of one are sorted by counting: a byte takes a pass
+)
 FEW = 32  # so many largest elements are kept in order while a row is read
 ALL_BITS = U(0xFFFFFFFFFFFFFFFF)
 
@@ -73,6 +76,17 @@ def insertion_sort(keys, order, begin, length):
         order[begin + j] = place
 
 
+@helper
+def smaller_ones(keys, begin, i, length):
+    """How many elements of a row come before one in a stable order: counted without branches, many at once."""
+    key, smaller = keys[begin + i], 0
+    for j in range(begin, begin + i):
+        smaller += keys[j] <= key
+    for j in range(begin + i + 1, begin + length):
+        smaller += keys[j] < key
+    return smaller
+
+
 @kernel
 def sort_rows(args, start, stop):
     """values, indices = each row in order and where its elements come from; stable.
@@ -90,31 +104,35 @@ def sort_rows(args, start, stop):
         next_keys, next_order = at(scratch + row_bytes, U), at(scratch + 2 * row_bytes, I)
         for i in range(length):
             keys[begin + i] = sort_key(x[begin + i]) ^ flip
+        if length <= COUNTED * size_of(T):
+            for i in range(length):
+                place = begin + smaller_ones(keys, begin, i, length)
+                indices[place] = i
+                values[place] = x[begin + i]
+            continue
+        for i in range(length):
             order[begin + i] = i
-        if length <= SHORT:
-            insertion_sort(keys, order, begin, length)
-        else:
-            for byte in range(size_of(T)):
-                shift = U(8 * byte)
-                for digit in range(256):
-                    counts[digit] = 0
-                for i in range(begin, begin + length):
-                    counts[I((keys[i] >> shift) & U(255))] += 1
-                if counts[I((keys[begin] >> shift) & U(255))] == length:
-                    continue
-                total = begin
-                for digit in range(256):
-                    count = counts[digit]
-                    counts[digit] = total
-                    total += count
-                for i in range(begin, begin + length):
-                    digit = I((keys[i] >> shift) & U(255))
-                    to = counts[digit]
-                    counts[digit] = to + 1
-                    next_keys[to] = keys[i]
-                    next_order[to] = order[i]
-                keys, next_keys = next_keys, keys
-                order, next_order = next_order, order
+        for byte in range(size_of(T)):
+            shift = U(8 * byte)
+            for digit in range(256):
+                counts[digit] = 0
+            for i in range(begin, begin + length):
+                counts[I((keys[i] >> shift) & U(255))] += 1
+            if counts[I((keys[begin] >> shift) & U(255))] == length:
+                continue
+            total = begin
+            for digit in range(256):
+                count = counts[digit]
+                counts[digit] = total
+                total += count
+            for i in range(begin, begin + length):
+                digit = I((keys[i] >> shift) & U(255))
+                to = counts[digit]
+                counts[digit] = to + 1
+                next_keys[to] = keys[i]
+                next_order[to] = order[i]
+            keys, next_keys = next_keys, keys
+            order, next_order = next_order, order
         for i in range(begin, begin + length):
             place = order[i]
             indices[i] = place
@@ -260,12 +278,15 @@ def mode_rows(args, start, stop):
     for row in range(start, stop):
         begin = row * length
         most = run = 0
+        before, last = sort_key(x[begin]), begin
         for i in range(begin, begin + length):
-            run = run + 1 if i > begin and sort_key(x[i]) == sort_key(x[i - 1]) else 1
-            if run > most:
-                most = run
-                values[row] = x[i]
-                indices[row] = order[i]
+            key = sort_key(x[i])
+            run = run + 1 if key == before else 1
+            before = key
+            last = i if run > most else last
+            most = max(most, run)
+        values[row] = x[last]
+        indices[row] = order[last]
 
 
 @helper

@@ -501,6 +501,7 @@ class Pair(NamedTuple):
     is_batched: bool
     shape: Shape | None
     order: Term
+    are_dots: bool  # of rows, where a matrix would be a row or a column
     is_swapped: bool = False
 
     def product(self, x: Tensor, y: Tensor) -> Tensor:
@@ -508,7 +509,10 @@ class Pair(NamedTuple):
         if self.is_swapped:
             x, y = y, x
         a, b = self.left.of(x), self.right.of(y)
-        product = bmm(a, b) if self.is_batched else mm(a, b)
+        if self.are_dots:
+            product = (a * b).sum(1)
+        else:
+            product = bmm(a, b) if self.is_batched else mm(a, b)
         return product if self.shape is None else product.reshape(self.shape)
 
 
@@ -566,11 +570,14 @@ def plan_pair(
 
     order = (*shared, *only_left, *only_right)
     shape = tuple([size[s] for s in order])
+    if shared and not only_left and not only_right:
+        rows = form(left, x_shape, shared, summed), form(right, y_shape, shared, summed)
+        return Pair(*rows, True, None if len(shared) == 1 else shape, order, are_dots=True)
     is_whole = len(shared) <= 1 and len(only_left) == len(only_right) == 1
     return Pair(
         form(left, x_shape, *groups, only_left, summed),
         form(right, y_shape, *groups, summed, only_right),
-        bool(shared), None if is_whole else shape, order,
+        bool(shared), None if is_whole else shape, order, are_dots=False,
     )  # fmt: skip
 
 

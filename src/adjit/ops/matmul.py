@@ -34,6 +34,7 @@ from ..unknown import cached
 # that is split: 78 GFLOP/s on one thread, 98 to 121 on two.
 GRAIN = 1 << 18
 LEAST = 1 << 11  # multiplications that take as long as what else a unit takes
+FEW = 64  # multiplications of an entry of a batch that are made one by one
 VECTOR_GRAIN = 1 << 15  # the same where one operand is a vector, which memory bounds
 INTEGER_ROWS = 32
 
@@ -189,9 +190,11 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
             by_vector = by_vector and by_vector._replace(swapped=True)
     if by_vector is None and y.ndim == 1:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
-    plan = by_vector or plan_product(
-        kind, x.shape, x._spec.strides, y.shape, y._spec.strides, None, ()
-    )
+    plan = by_vector
+    if plan is None and x.ndim > 2 and x.device is CPU:
+        plan = plan_few(kind, x.shape, x._spec.strides, y.shape, y._spec.strides)
+    if plan is None:
+        plan = plan_product(kind, x.shape, x._spec.strides, y.shape, y._spec.strides, None, ())
     operands = (y, x) if plan.swapped else (x, y)
     if plan.runs and x.device is CPU:
         return multiply_by_runs(operands, plan)
@@ -199,6 +202,30 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
         plan.kernel, operands, [(plan.shape, kind)],
         bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
     )  # fmt: skip
+
+
+@cached(4096)
+def plan_few(
+    kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape
+) -> Product | None:
+    """A batch of matrices of few elements, or None where they are more, or do not lie in one step."""
+    rows, depth = x_shape[-2:]
+    columns = y_shape[-1]
+    if not kind.is_floating_point or not 0 < rows * columns * depth <= FEW:
+        return None
+    batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
+    sizes, (left, right) = coalesce(
+        batch,
+        [
+            broadcast_strides(x_shape[:-2], x_strides[:-2], batch),
+            broadcast_strides(y_shape[:-2], y_strides[:-2], batch),
+        ],
+    )
+    if len(sizes) != 1:
+        return None
+    words = (rows, columns, depth, *left, *x_strides[-2:], *right, *y_strides[-2:])
+    grain = max(1, VECTOR_GRAIN // (rows * columns * depth))
+    return Product(kernels.few_by_few, (*batch, rows, columns), words, sizes[0], grain)
 
 
 def multiply_by_runs(operands: tuple[Tensor, Tensor], plan: Product) -> Tensor:
