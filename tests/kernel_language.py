@@ -1121,10 +1121,129 @@ def no_print(x):
     return x[0]
 
 
-def no_is_none(x, k=None):
+def of_is_none(x, k=None):
     if k is None:
         return x[0] ** 2
     return x[0]
+
+
+def windowed(x, window=None, lengths=None):
+    if window is None:
+        window = np.ones(len(x)) * x[1]
+    elif lengths is not None and lengths[0] > 1:
+        return x[0] * window[lengths[0]]
+    s = 0.0
+    for i in range(len(x)):
+        if x[i] > 0.2 and lengths is not None:
+            s += lengths[i % 3] * x[i]
+        s += window[i] * x[i] ** 2 if lengths is None else x[i]
+    return s
+
+
+def of_branches_of_none(x, y, k):
+    s = windowed(x) + windowed(x, y) + windowed(x, None, k) + windowed(x, window=y, lengths=k)
+    return s * equal_to_none(x[0]) * equal_to_none(x[1], x[2])
+
+
+def equal_to_none(a, b=None):
+    return a * b if a == None or b != None and a < 9.0 else a
+
+
+def filled(x, kind, out):
+    out[0] = x[0]
+    if kind == 1: return
+    if kind == 2:
+        for i in range(2): out[1 + i] = x[0] * x[i]
+        return
+    if kind == 3:
+        for i in range(3):
+            if x[i] > 0.5:
+                out[i] *= x[1]
+                return None
+            out[i] += x[i] * x[i]
+            while out[i] < 1.0:
+                out[i] += x[3]
+                if out[i] > 0.6:
+                    return
+        out[0] = 9.0 * x[0]
+
+
+def of_ends_without_return(x):
+    out = np.zeros(4)
+    for kind in range(1, 5):
+        filled(x[kind - 1:], kind, out)
+    filled(x[2:], 3, out)
+    filled(x[1:], 3, out)
+    return (out * out).sum() + out[1]
+
+
+def of_rows_of_tuples(x, z):
+    out = np.zeros((4, 3))
+    for i in range(3):
+        out[i] = x[i] * x[0], x[1] * i, x[2]
+        out[i, ::-1] = (out[i, 1] * x[3], 1.0, out[i, 0])
+    p = (x[4], x[5] * x[5])
+    n = len(x) - 4
+    out[3, :n] = p
+    out[3, 1:] = [out[3, 2], out[3, 1]]
+    z[0, :3] = z[1, :] = [0.0, x[0], 1]
+    out[:, 1] = [True, x[2], 3, 2.0]
+    x[:n] = x[1], x[0]
+    k = np.zeros(2, np.int64)
+    k[:] = 2, len(x)
+    return (out * out * x[0]).sum() + (z * z).sum() + k[1] * x[1]
+
+
+def of_prange_in_order(x):
+    k = s = 0.0
+    for i in numba.prange(len(x)):
+        if x[i] > 0.5:
+            k = x[i]
+        s += k * x[i]
+    return s
+
+
+def no_tuple_of_dtypes(x):
+    x[:3] = (x[0], 1, x[1])
+    return x[0]
+
+
+def no_tuple_of_rows(z):
+    z[:2] = (z[0, 0], z[0, 1])
+    return z[0, 0]
+
+
+def no_tuple_of_nothing(x):
+    x[:0] = ()
+    return x[0]
+
+
+def no_tuple_added(x):
+    x[:2] += (x[0], x[1])
+    return x[0]
+
+
+def no_tuple_of_arrays(x):
+    x[:2] = [x, x]
+    return x[0]
+
+
+def no_truth_of_none(x, k=None):
+    return x[0] if k else x[1]
+
+
+def no_other_dtype_in_rounds(x):
+    v = np.zeros(6, np.float32)
+    for i in range(3):
+        v = v + x * v
+    return v[0]
+
+
+def no_number_in_rounds(x):
+    v = np.zeros(6)
+    for i in range(3):
+        v = x[i]
+    return v
 
 
 def of_array_result_branch(x):
@@ -1671,9 +1790,9 @@ REFUSED = [
     (no_mask, 'whose number is not known', 'np.where(mask, x, 0.0)'),
     (no_reshape, '`reshape`', 'x[i * columns + j]'),
     (no_npreshape, 'np.reshape', 'x[i * columns + j]'),
-    (no_solve, 'np.solve', 'adjit.linalg'),
-    (no_inv, 'np.inv', 'adjit.linalg'),
-    (no_det, 'np.det', 'adjit.linalg'),
+    (no_solve, 'np.linalg.solve', 'adjit.linalg'),
+    (no_inv, 'np.linalg.inv', 'adjit.linalg'),
+    (no_det, 'np.linalg.det', 'adjit.linalg'),
     (no_star_unpack, 'a star', 'Write the items out'),
     (no_range_var_step, 'a step', 'Write -1, 1, 2, ...'),
     (no_yield, 'Yield', 'Fill an array'),
@@ -1692,10 +1811,18 @@ REFUSED = [
     (no_complex, '1j', 'imaginary part'),
     (no_complex2, '`complex`', 'imaginary part'),
     (no_print, '`print`', 'Return what'),
-    (no_is_none, 'none', 'Pass numbers'),
+    (no_truth_of_none, 'no number', 'Pass numbers'),
+    (no_tuple_of_dtypes, 'a tuple of several dtypes', 'Write 1.0'),
+    (no_tuple_of_rows, '2 items to 2 dimensions', 'row by row'),
+    (no_tuple_of_nothing, '0 items', 'row by row'),
+    (no_tuple_added, 'a tuple where a number is needed', 'Pick its elements'),
+    (no_tuple_of_arrays, 'an array where a number is needed', 'the loop over the elements'),
+    (no_other_dtype_in_rounds, 'a 1-dimensional array of float32 before this loop and a 1-dimensional array of '
+     'float64 after', 'np.zeros(n, np.float64)'),
+    (no_number_in_rounds, 'and a number after a round', 'or use two names'),
     (no_matmul_assign, '@=', 'x = x @ y'),
     (no_item, '`item`', 'Leave it out'),
-    (no_random, 'np.rand', 'Draw outside'),
+    (no_random, 'np.random.rand', 'Draw outside'),
     (no_einsum, 'np.einsum', 'loops over the indices'),
     (no_vstack, 'np.vstack', 'fill it in a loop'),
     (no_list_arg_global, 'an index of something', 'a tuple'),

@@ -1736,9 +1736,223 @@ RACES = [
 
 
 @pytest.mark.parametrize(("f", "why"), RACES, ids=lambda v: getattr(v, "__name__", ""))
-def test_prange_whose_rounds_are_not_apart_is_refused(f, why):
+def test_prange_whose_rounds_are_not_apart_is_refused_where_it_is_no_range(f, why):
     with pytest.raises(NotDifferentiable, match=why):
-        text_of(f, (X,))
+        text_of(njit(parallel=True)(f), (X,))
+    for in_order in (f, njit(f)):
+        assert "_all_rounds(" not in text_of(in_order, (X,))
+
+
+def some_in_order(x):
+    out = np.zeros(len(x))
+    for i in prange(len(x)):
+        out[i] = x[i] * x[i]
+    for i in prange(1, len(x)):
+        out[i] += out[i - 1] * x[i]
+    for i in prange(len(x)):
+        a = x * x[i]
+        b = x + out
+        for _ in range(3):
+            a, b = b, a
+        out[i] = a[0] * b[i]
+    return out.sum()
+
+
+races_in_order = njit(races)
+apart_if_parallel = njit(parallel=True)(rowwise)
+
+
+def calls_in_order(x):
+    return races_in_order(x) * multiplies(x)
+
+
+def calls_one_in_order(x):
+    return races_in_order(x)
+
+
+def calls_others(x, w, a):
+    return apart_if_parallel(x, w, a) * a
+
+
+def test_loops_by_prange_are_range_one_by_one():
+    text = text_of(some_in_order, (X,))
+    assert len(set(re.findall(r"\w+_all_rounds", text))) == 1
+    for f in (some_in_order, calls_in_order):
+        assert_gradients(f, X.copy())
+    found = adjit.value_and_grad(reads_its_sum)(X.copy())  # the same text in another file
+    assert found[0] == pytest.approx(reads_its_sum(X.copy()))
+    with pytest.raises(NotDifferentiable, match="rounds hand on"):
+        adjit.value_and_grad(njit(parallel=True)(reads_its_sum))(X.copy())
+    assert "_all_back(" in text_of(calls_others, SHARED[1][1])
+    assert "_all_back(" not in text_of(njit(calls_others), SHARED[1][1])
+    assert "_all_back(" not in text_of(njit(parallel=True)(calls_one_in_order), (X,))
+
+
+def melted(p, f, most):
+    s = 0.0
+    out = np.zeros(p.shape[1])
+    for k in prange(p.shape[1]):
+        snow = p[:, k] * f[:, k]
+        if snow[0] > most:
+            raise ValueError("too much snow")
+        assert snow[1] < most, "too late"
+        s += (snow * snow).sum()
+        out[k] = math.sqrt(snow[0])
+    return s * out.sum()
+
+
+def test_checks_in_a_prange_are_raised_behind_it():
+    f = njit(parallel=True)(melted)
+    p, q = (np.random.default_rng(k).random((3, 37)) + 0.1 for k in (0, 1))
+    text = text_of(f, (p, q, 3.0))
+    assert "_all_back(" in text
+    again = text[text.index("_back(") : text.index("def way_back")]
+    assert not re.search(r"^ *(raise|return$)", again, re.M)  # what has run is not checked again
+    assert_gradients(f, p, q, 3.0, tolerance=1e-5)
+
+    def error(*args):
+        with pytest.raises((ValueError, AssertionError)) as caught:
+            adjit.value_and_grad(f)(*args)
+        return str(caught.value)
+
+    for _ in range(3):
+        assert "shapes of arrays do not agree" in error(p, q[:2], 3.0)
+    p[0, 30], p[1, 20] = 90.0, 80.0
+    assert error(p, q, 3.0) == "too late"  # in the order of rounds
+    p[1, 31], p[1, 20] = 90.0, 0.1
+    assert error(p, q, 3.0) == "too much snow"
+    tensors = adjit.tensor(p, requires_grad=True), adjit.tensor(q)
+    with pytest.raises(ValueError, match="too much snow"):
+        adjit.kernel(f)(*tensors, 3.0)
+    with pytest.raises(ValueError, match="too much snow"):
+        adjit.kernel(melted)(p, q, 3.0)
+    value, grads = adjit.value_and_grad(f)(p, q, 99.0)  # the tape is whole
+    assert value == pytest.approx(melted(p, q, 99.0))
+    assert len(grads) == 3
+
+
+def asks_for_its_sum(x):
+    s = 0.0
+    for i in prange(len(x)):
+        s += x[i]
+        assert s
+    return s
+
+
+def test_a_check_may_not_read_a_sum_of_rounds():
+    with pytest.raises(NotDifferentiable, match="rounds hand on `s`"):
+        text_of(njit(parallel=True)(asks_for_its_sum), (X,))
+
+
+# ----- arguments that are None, rows that are tuples, functions that end without `return` -----
+
+
+def with_window(x, window=None, gain=1.0):
+    if window is None:
+        window = np.ones(len(x))
+    else:
+        gain *= 2.0
+    s = 0.0
+    for i in range(len(x)):
+        s += gain * window[i] * x[i] ** 3
+    return s
+
+
+@pytest.mark.in_turn(3)
+def test_arguments_that_are_none():
+    x = leaf(X.tolist())
+    kernel = adjit.kernel(njit(with_window))
+    for window in (None, Y, adjit.tensor(Y), None):
+        array = None if window is None else Y
+        value = kernel(x, window, 0.7)
+        assert value.item() == pytest.approx(njit(with_window)(X, array, 0.7), rel=1e-14)
+        (grad,) = adjit.autograd.grad(value, x)
+        factor = 0.7 if array is None else 1.4 * Y
+        np.testing.assert_allclose(grad.numpy(), 3 * factor * X**2, rtol=1e-12)
+    assert adjit.autograd.gradcheck(kernel, (x, None), check_forward_ad=True)
+    assert adjit.autograd.gradgradcheck(kernel, (x,))
+    hessian = adjit.func.hessian(kernel)(x.detach())
+    np.testing.assert_allclose(hessian.numpy(), np.diag(6 * X), atol=1e-12)
+    rows = adjit.stack([x.detach(), x.detach() * 2.0])
+    many = adjit.func.vmap(lambda v: kernel(v, None))(rows)
+    np.testing.assert_allclose(many.numpy(), [with_window(X), with_window(2 * X)], rtol=1e-12)
+    slope, products = adjit.user_kernels.hvp(with_window)(X, None, 1.0, Y, 0.0)
+    assert slope == pytest.approx((3 * X**2 * Y).sum())
+    np.testing.assert_allclose(products[0], 6 * X * Y, rtol=1e-12)
+    captured = adjit.compile(lambda v: kernel(v, None) * 2.0)
+    assert {captured(x).item() for _ in range(4)} == {2.0 * kernel(x).item()}
+    assert "float64, 1d, C), none, float64" in kernel.explain(X, None, 1.0)
+
+
+def compartments(x, rate, n):
+    out = np.zeros((n, 3))
+    out[0] = x[0], x[1], x[2]
+    for d in range(1, n):
+        s, i, r = out[d - 1]
+        new = rate * s * i
+        out[d] = s - new, i + new - 0.1 * i, r + 0.1 * i
+    tail = np.zeros(n)
+    tail[:3] = [0, out[n - 1, 0], True]
+    return (out * out).sum() + tail[1]
+
+
+def many_to_few(x, n):
+    x[:n] = x[1], x[0], x[2]
+    return x[0]
+
+
+def test_rows_that_are_tuples():
+    assert_gradients(njit(compartments), X, 0.3, 5)
+    value = adjit.kernel(compartments)(X, 0.3, 5)
+    assert value == pytest.approx(njit(compartments)(X, 0.3, 5), rel=1e-14)
+    x, rate = leaf(X.tolist()), leaf(0.3)
+    assert adjit.autograd.gradgradcheck(lambda x, r: adjit.kernel(compartments)(x, r, 4), (x, rate))
+    for f in (njit(many_to_few), adjit.kernel(many_to_few), adjit.value_and_grad(many_to_few)):
+        with pytest.raises(ValueError, match="cannot assign"):
+            f(X.copy(), 2)
+    assert adjit.kernel(many_to_few)(X.copy(), 3) == X[1]
+
+
+def chosen_kind(z, d, out):
+    out[0] = z[0]
+    if d == 1:
+        return
+    if d == 2:
+        for i in range(2):
+            out[1 + i] = z[0] * z[i]
+            if out[1 + i] > 0.3:
+                return
+        return
+    if d == 3:
+        out[2] = z[0] ** 3
+        return
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_functions_without_results_may_end_without_return(d):
+    expected, found = np.zeros(4), adjit.zeros(4, dtype=adjit.float64)
+    njit(chosen_kind)(Y, d, expected)
+    z = leaf(Y.tolist())
+    adjit.kernel(chosen_kind)(z, d, found)
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-15)
+    found.sum().backward()
+
+    def total(z):
+        out = np.zeros(4)
+        chosen_kind(z, d, out)
+        return out.sum()
+
+    np.testing.assert_allclose(z.grad.numpy(), differences(total, (Y,))[0], atol=1e-8)
+    _, along = adjit.func.jvp(
+        lambda z: adjit.kernel(of_kind)(z, d), (z.detach(),), (adjit.ones_like(z),)
+    )
+    assert along.item() == pytest.approx(z.grad.sum().item())
+
+
+def of_kind(z, d):
+    out = np.zeros(4)
+    chosen_kind(z, d, out)
+    return out.sum()
 
 
 # ----- loops that run again -----

@@ -156,6 +156,17 @@ def chosen(x, w):
     return x * u, t
 
 
+def melted(p, f, window=None):
+    """Whole-array statements of rounds, whose shapes are checked, and an argument that is None."""
+    s = 0.0
+    for k in prange(p.shape[1]):
+        snow = p[:, k] * f[:, k]
+        if window is not None:
+            snow = snow * window
+        s += (snow * snow).sum()
+    return s
+
+
 def tensors(args, device, wrt):
     return [
         adjit.tensor(a, device=device, requires_grad=k in wrt) if isinstance(a, np.ndarray) else a
@@ -175,6 +186,7 @@ CASES = {
         (0, 1),
     ),
     "chosen": (chosen, (RNG.uniform(0.1, 1, 5), np.array([0.3, 1.7, 0.9])), (0, 1)),
+    "melted": (melted, (RNG.uniform(-1, 1, (3, 7)), RNG.uniform(-1, 1, (3, 7))), (0, 1)),
     "counted": (
         counted,
         (RNG.uniform(-1, 1, 6), RNG.random(6) > 0.4, RNG.integers(0, 6, 6)),
@@ -397,6 +409,13 @@ def test_arguments_on_two_devices_and_transforms():
 
 
 # ----- other ways to call -----
+
+
+def test_checks_of_rounds_are_raised():
+    with stub_driver.installed(simulated=True):
+        given = tensors((np.ones((3, 4)), np.ones((2, 4))), "cuda", (0,))
+        with pytest.raises(ValueError, match="shapes of arrays do not agree"):
+            adjit.kernel(melted)(*given)
 
 
 def test_an_njit_function_numbers_on_the_gpu_and_no_rounds():

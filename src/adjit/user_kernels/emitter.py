@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .refusal import NotDifferentiable
-from .source import Function, SourceText, python_function, source_of
+from .source import Function, SourceText, parallel_option, python_function, source_of
 from .structure import Apply, Atom, Load, Statement, StoreElement, Suite
 from .vocabulary import (
     BINARY_OF_FLOATS,
@@ -55,6 +55,7 @@ class ActiveCall:
     function: Function
     source: SourceText
     is_library: bool
+    parallel: bool | None  # see `parallel_option`
 
 
 class Emitter:
@@ -85,7 +86,7 @@ class Emitter:
         self, function: Function, node: ast.AST | None, *, is_library: bool = False
     ) -> SourceText:
         """Begin to read a function, called at a node of the one around."""
-        function = python_function(function)
+        parallel, function = parallel_option(function), python_function(function)
         is_open = any(call.function is function for call in self.stack)
         if is_open and node is not None and not is_library:
             self.reject(
@@ -94,7 +95,7 @@ class Emitter:
                 "write the recursion as a loop with an array for its stack",
             )
         source = source_of(function)
-        self.stack.append(ActiveCall(function, source, is_library))
+        self.stack.append(ActiveCall(function, source, is_library, parallel))
         return source
 
     def reject(self, node: ast.AST, what: str, instead: str = "") -> NoReturn:

@@ -222,9 +222,12 @@ class Expressions(ArrayDtypes):
         are_texts = len(words) == 2 and all(isinstance(w, str) for w in words)
         if are_texts and isinstance(op, (ast.Eq, ast.NotEq)):
             return (words[0] == words[1]) is isinstance(op, ast.Eq)
+        negated = isinstance(op, (ast.NotIn, ast.IsNot, ast.NotEq))
+        of_none = [isinstance(v, PythonObject) and v.value is None for v in (a, b)]
+        if isinstance(op, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and any(of_none):
+            return all(of_none) is not negated
         if type(op) in COMPARE:
             return self.apply(COMPARE[type(op)], [a, b], e, "t")
-        negated = isinstance(op, (ast.NotIn, ast.IsNot))
         if isinstance(op, (ast.In, ast.NotIn)) and isinstance(b, TupleValue):
             found: Atom = False
             for item in b.items:
@@ -237,15 +240,14 @@ class Expressions(ArrayDtypes):
             if isinstance(found, bool):
                 return found is not negated
             return self.op("not", [found], e) if negated else found
-        of_none = [isinstance(v, PythonObject) and v.value is None for v in (a, b)]
-        if isinstance(op, (ast.Is, ast.IsNot)) and any(of_none):
-            return all(of_none) is not negated
         return self.reject(e, "this comparison", "compare numbers by <, <=, >, >=, == or !=")
 
     def on_BoolOp(self, e: ast.BoolOp, base: str) -> Value:
         result = self.number(e.values[0])
+        is_and = isinstance(e.op, ast.And)
         for node in e.values[1:]:
-            is_and = isinstance(e.op, ast.And)
+            if isinstance(result, (bool, int, float)) and bool(result) is not is_and:
+                return result  # what follows is never asked
             outer = self.block
             inner = self.open_block(Suite("branch"))
             self.open_blocks.append(inner)
@@ -254,9 +256,11 @@ class Expressions(ArrayDtypes):
             self.open_blocks.pop()
             self.close_block(outer)
             if isinstance(result, (bool, int, float)):  # known while reading
-                if bool(result) is is_and:
-                    outer.items += inner.items
-                    result = value
+                outer.items += inner.items
+                result = value
+                continue
+            if isinstance(value, bool) and self.is_test(result) and not inner.items:
+                result = result if value is is_and else value
                 continue
             of_then: Atom = value if is_and else result
             of_else: Atom = result if is_and else value
@@ -841,6 +845,7 @@ class Expressions(ArrayDtypes):
 
     def _numpy_call(self, f: Any, e: ast.Call, base: str) -> Value:
         name = getattr(f, "__name__", repr(f))
+        full = f"np{f.__module__.removeprefix('numpy')}.{name}"
         options = {k.arg: k.value for k in e.keywords}
         if name in ("zeros", "ones", "empty", "full") or name.endswith("_like"):
             return self._creation(name, e, base)
@@ -848,15 +853,15 @@ class Expressions(ArrayDtypes):
         if found is not None:
             return found
         if options:
-            self.reject(e, f"keyword arguments of np.{name}", OF_FUNCTIONS.get(name, _LOOP))
+            self.reject(e, f"keyword arguments of {full}", OF_FUNCTIONS.get(name, _LOOP))
         if name in OF_FUNCTIONS and name != "where" and f not in _REDUCTION_NAMES:
-            self.reject(e, f"the function np.{name}", OF_FUNCTIONS[name])
+            self.reject(e, f"the function {full}", OF_FUNCTIONS[name])
         if name == "cross" and len(e.args) == 2:
             return self._cross(e)
         args = [self.expression(n) for n in e.args]
         if f in _REDUCTION_NAMES:
             if len(args) != 1:
-                self.reject(e, f"np.{name} along an axis", "write the loop over the other axes")
+                self.reject(e, f"{full} along an axis", "write the loop over the other axes")
             return self.reduction(_REDUCTION_NAMES[f], args[0], e)
         match name, args:
             case "where", [test, a, b]:
@@ -884,7 +889,7 @@ class Expressions(ArrayDtypes):
             case "transpose", [ArrayView() as a]:
                 return ArrayView(a.name, a.dtype, a.dims, a.axes[::-1])
         instead = OF_FUNCTIONS.get(name, "write it as a loop, or as a function of your own")
-        return self.reject(e, f"the function np.{name}", instead)
+        return self.reject(e, f"the function {full}", instead)
 
     def _cross(self, e: ast.Call) -> Value:
         """The product of two vectors of three elements, also of written ones."""

@@ -28,11 +28,12 @@ from ..kernels.math import vector
 from ..schedule.jit import disk, kernel_files
 from .folding import folded
 from .forward_mode import tangent_of
-from .reader import ArgumentKind, read, runs_parallel
+from .parallel import not_apart
+from .reader import NONE, ArgumentKind, read, runs_parallel
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter
 from .rules import FLAT
-from .source import Function, Meaning, python_function
+from .source import Function, Meaning, parallel_option, python_function
 from .structure import Apply, Make, Procedure, StoreElement, walk
 from .typing_pass import infer_types
 from .writing import Lines, add_copy, primal_source, results_text
@@ -115,10 +116,12 @@ def kind_of(function: Function, position: int, kind: types.Type) -> ArgumentKind
         if isinstance(kind, types.Float):
             return f"f{kind.bitwidth // 8}"
         return "b1" if isinstance(kind, types.Boolean) else "i8"
+    elif isinstance(kind, types.NoneType):
+        return NONE
     name = python_function(function).__name__
     raise NotDifferentiable(
         f"argument {position} of {name} has the type {kind}, which cannot be differentiated\n"
-        "Pass numbers, and arrays with axes of float64, float32, whole numbers or bool."
+        "Pass numbers, None, and arrays with axes of float64, float32, whole numbers or bool."
     )
 
 
@@ -158,7 +161,7 @@ def generated(
         str(config.DEBUG),
         str(checkpoint),
         str(strong_zero),
-        str(runs_parallel(function)),
+        str(parallel_option(function)),
         digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
@@ -224,18 +227,23 @@ def read_with_types(
 ) -> Procedure:
     """Read a function, again while numbers beside arrays turn out to be of other dtypes than was supposed.
 
-    What is read before such a number stays the same, so the first of them is settled each time.
+    What is read before such a number stays the same, so the first of them is settled each time. Likewise where
+    rounds of a `prange` turn out not to be apart.
     """
     kinds = [kind_of(function, k, t) for k, t in enumerate(argument_types)]
     known: dict[str, str] = {}
+    in_order: set[str] = set()
     for _ in range(_MOST_READINGS):
-        f = read(function, kinds, on_gpu=on_gpu, dtypes=known)
+        f = read(function, kinds, on_gpu=on_gpu, dtypes=known, in_order=in_order)
         infer_types(f, argument_types)
         found = {n: f.types.get(n, dtype) for n, dtype in f.supposed.items()}
         wrong = next((n for n, dtype in f.supposed.items() if found[n] != dtype), None)
-        if wrong is None:
+        if wrong is not None:
+            known[wrong] = found[wrong]
+        elif others := not_apart(f):
+            in_order |= others
+        else:
             return f
-        known[wrong] = found[wrong]
     raise NotDifferentiable(
         f"{f.heading}: the dtypes of arrays in {f.name} depend on one another in a loop\n"
         "Make these arrays before the loop, with a dtype."

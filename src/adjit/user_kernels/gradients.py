@@ -91,7 +91,9 @@ def value_and_grad(f: Function, wrt: Wrt = None, *, checkpoint: bool = False) ->
     loops and branches of any kind, local arrays, and calls of other functions; its source is read, and its
     way back is written as Python source, compiled, and kept in the cache folder. Arguments are left
     alone, also those that `f` writes into. The result can be called from other njit code. A loop by `prange`
-    is shared by threads, both ways, if its rounds write only elements of their own.
+    is shared by threads, both ways, if its rounds write only elements of their own; else it is `range` in a
+    plain function, and refused in one with `parallel=True`. An argument may be None, which decides
+    `if w is None:`.
 
     Args:
         f: the function; no decorator is needed.

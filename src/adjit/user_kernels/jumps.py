@@ -41,6 +41,12 @@ def may_return(statements: Sequence[ast.stmt]) -> bool:
     return any(isinstance(n, ast.Return) for s in statements for n in ast.walk(s))
 
 
+def returns_value(statements: Sequence[ast.stmt]) -> bool:
+    """Whether there is a `return` of something else than None."""
+    values = [n.value for s in statements for n in ast.walk(s) if isinstance(n, ast.Return)]
+    return any(not (v is None or (isinstance(v, ast.Constant) and v.value is None)) for v in values)
+
+
 def _may_break(statements: Sequence[ast.stmt]) -> bool:
     return any(
         isinstance(s, (ast.Break, ast.Return))
@@ -86,8 +92,10 @@ class Jumps:
     def __init__(self) -> None:
         self.count = 0
         self.kept: set[str] = set()  # counters that are read behind their loops, or set in them
+        self.has_result = True
 
     def rewrite(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        self.has_result = returns_value(statements)
         for s in statements:
             self._find_kept(s, frozenset())
         return self._block(statements, None, None)
@@ -127,8 +135,9 @@ class Jumps:
             skipping = [_set(skip, True, s)] if skip else []
             match s:
                 case ast.Return():
-                    value = s.value if s.value is not None else ast.Constant(None)
-                    out.append(placed(ast.Assign([ast.Name(RESULT, ast.Store())], value), s))
+                    if self.has_result:
+                        value = s.value or ast.Constant(None)
+                        out.append(placed(ast.Assign([ast.Name(RESULT, ast.Store())], value), s))
                     if leave:
                         out += [_set(DONE, True, s), _set(leave, True, s)]
                     return out + skipping
@@ -177,7 +186,7 @@ class Jumps:
         """What follows a loop: it was left by `return`, or not left and has an `else`."""
         behind: list[ast.stmt] = []
         if may_return(s.body):
-            again = ast.Return(ast.Name(RESULT, ast.Load()))
+            again = ast.Return(ast.Name(RESULT, ast.Load()) if self.has_result else None)
             behind.append(placed(ast.If(ast.Name(DONE, ast.Load()), [placed(again, s)], []), s))
         if s.orelse and own:
             ended = ast.UnaryOp(ast.Not(), ast.Name(own, ast.Load()))

@@ -6,9 +6,10 @@ adjoints of what all read) is added up in each block, then over blocks in order,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .checkpoints import Parts
+from .refusal import NotDifferentiable
 from .structure import (
     Apply,
     Atom,
@@ -18,6 +19,7 @@ from .structure import (
     Load,
     Procedure,
     Repeat,
+    Statement,
     StoreElement,
     names_read,
     walk,
@@ -39,6 +41,18 @@ def parallel_loops(f: Procedure) -> dict[Repeat, Rounds]:
     return {i: Rounds(f, i) for _, i in walk(f.body) if isinstance(i, Repeat) and i.is_parallel}
 
 
+def not_apart(f: Procedure) -> set[str]:
+    """The lines of loops by `prange` that are `range` after all, since their rounds are not apart."""
+    found: set[str] = set()
+    for _, item in walk(f.body):
+        if isinstance(item, Repeat) and item.is_parallel and item.is_optional:
+            try:
+                Rounds(f, item)
+            except NotDifferentiable:
+                found.add(item.note)
+    return found
+
+
 class Rounds(Parts):
     """How a loop runs in blocks. Of its `trips` T, `T_c` are the blocks, `T_s` the sums of each."""
 
@@ -48,11 +62,11 @@ class Rounds(Parts):
         super().__init__(f, loop)
         self.numbers = []
         self.sums = loop.carried
+        demands = (i for _, i in walk(loop.body) if isinstance(i, Demand))
+        self.errors = list(dict.fromkeys((i.error, i.message) for i in demands))
         self.names = names_read(loop)
         if loop.leaves is not None:
             self.refuse("that is left by break or return", "use range")
-        if any(isinstance(i, Demand) for _, i in walk(loop.body)):
-            self.refuse("with a check that may raise", "check before the loop")
         for c in loop.carried:
             if not self._is_sum(c):
                 instead = "add to it by += of a float, or write elements of an array"
@@ -112,6 +126,8 @@ class Rounds(Parts):
                     found = list(item.index)
                 case StoreElement():
                     found = [*item.index, item.value]
+                case Demand():
+                    found = [item.condition]
                 case _:
                     found = []
             if any(v in sums for v in found):
@@ -122,7 +138,7 @@ class Rounds(Parts):
 
     def functions(self) -> list[str]:
         """The rounds of a block, and what runs all blocks."""
-        t, w, plain = self.trips, Lines(), ProcedureWriter(self.f)
+        t, w, plain = self.trips, Lines(), _BlockWriter(self)
         w.add(f"def {t}_rounds({t}_start_k, {t}_stop_k, {t}_s, {', '.join(self.names)}):")
         with w.indented():
             for c in self.sums:
@@ -178,11 +194,48 @@ class Rounds(Parts):
         for target, source in sums:
             w.add(f"    {target} += {source}")
 
+    def fail(self, item: Demand, w: Lines) -> None:
+        """Code that ends a block by an error, which is raised behind the loop."""
+        code = self.errors.index((item.error, item.message)) + 1
+        w.add(f"{self.trips}_s[{len(self.sums)}] = {code}")
+        w.add("return")
+
+    def raise_first(self, before_error: Callable[[Lines], None], w: Lines) -> None:
+        """Code that raises the error of the first block that has one."""
+        if self.errors:
+            w.add(f"for {self.trips}_k in range({self.trips}_c):")
+        for code, (error, message) in enumerate(self.errors, 1):
+            w.add(f"    if {self.trips}_s[{self.trips}_k, {len(self.sums)}] == {code}:")
+            with w.indented(), w.indented():
+                before_error(w)
+                w.add(f"raise {error}({message!r})")
+
     def run(self, w: Lines) -> None:
         """Code in the place of the loop."""
-        self.begin_blocks(len(self.sums), w)
+        self.run_or_raise(w, lambda w: None)
+
+    def run_or_raise(self, w: Lines, before_error: Callable[[Lines], None]) -> None:
+        """The same, with code before an error is raised."""
+        self.begin_blocks(len(self.sums) + bool(self.errors), w)
         self.call("rounds", self.names, w)
+        self.raise_first(before_error, w)
         for c in self.sums:
             w.add(f"{c.after} = {text(c.first)}")
         of_block = [f"{self.trips}_s[{self.trips}_k, {k}]" for k in range(len(self.sums))]
         self.add_up(list(zip([c.after for c in self.sums], of_block, strict=True)), w)
+
+
+class _BlockWriter(ProcedureWriter):
+    """Writes the rounds of a block, which threads cannot raise an error from."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        super().__init__(rounds.f)
+        self.rounds = rounds
+
+    def item(self, item: Statement, w: Lines) -> None:
+        if not isinstance(item, Demand):
+            super().item(item, w)
+            return
+        w.add(f"if not {text(item.condition)}:")
+        with w.indented():
+            self.rounds.fail(item, w)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Literal, NoReturn
 
@@ -15,10 +15,19 @@ from .advice import OF_NODES
 from .choices import BranchSide, chosen
 from .expressions import may_have_rows
 from .for_each import rounds
-from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
+from .jumps import (
+    RESULT,
+    Jumps,
+    LeavingFor,
+    LeavingWhile,
+    always_returns,
+    may_return,
+    returns_value,
+)
 from .numpy_functions import NumpyFunctions
+from .refusal import NotDifferentiable
 from .sizes import use_demands
-from .source import Function, SourceText, is_constant_array, python_function
+from .source import Function, SourceText, is_constant_array, parallel_option, python_function
 from .structure import (
     Atom,
     Branch,
@@ -47,40 +56,54 @@ from .values import (
     Value,
     _Unassigned,
     fields_of_both,
+    kind_of_value,
 )
-from .vocabulary import BINARY
+from .vocabulary import BINARY, promoted
 
-ArgumentKind = tuple[int, str] | str  # (dimensions, dtype) of an array, dtype of a number
+# (dimensions, dtype) of an array, dtype of a number, or that there is none
+ArgumentKind = tuple[int, str] | str
+NONE = "None"
 _JUMPS = (ast.Return, ast.Break, ast.Continue)
 _DROPPED = "<dropped>"  # the next value of what is not carried after all
 _MADE_IN_LOOP = (
     "is an array made in a loop, and read behind it", "make it before the loop, and write into it: y[:] = ..."
 )  # fmt: skip
 _COPY_IT = "copy it where it gets the other name: y = x.copy()"
+_ONE_KIND = (
+    "make it before the loop as rounds make it, as by np.zeros(n, np.float64), or use two names"
+)
 _NOT_CONTIGUOUS = "copy it into an array made before the loop"
 
 
 def read(
-    function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False, dtypes: Mapping[str, str] = {}
+    function: Function, kinds: Sequence[ArgumentKind], *, on_gpu: bool = False, dtypes: Mapping[str, str] = {},
+    in_order: Set[str] = frozenset(),
 ) -> Procedure:  # fmt: skip
     """Read a function for arguments of these kinds.
 
     `on_gpu`: loops by `prange` are independent whatever options Numba was given. `dtypes`: of some numbers.
+    `in_order`: lines of loops by `prange` that are `range`.
 
     Raises:
         NotDifferentiable: with the line, if it has something that cannot be differentiated.
     """
     reader = FunctionReader()
-    reader.runs_parallel = on_gpu
+    reader.on_gpu, reader.in_order = on_gpu, in_order
     reader.dtypes.update(dtypes)
-    return reader.read(function, kinds)
+    try:
+        return reader.read(function, kinds)
+    except NotDifferentiable:
+        loop = reader.independent
+        if loop is None or not loop.is_optional:
+            raise
+    return read(function, kinds, on_gpu=on_gpu, dtypes=dtypes, in_order={*in_order, loop.note})
 
 
 def runs_parallel(function: Function) -> bool:
     """Whether `prange` is more than `range`: as in Numba not in an njit function without parallel=True, and
-    not where indices are checked, which raises errors."""
-    options = getattr(function, "targetoptions", {"parallel": True})
-    return bool(options.get("parallel", False)) and not config.DEBUG
+    not where indices are checked, which raises errors. In a plain function it is both: there rounds are
+    shared by threads where they are apart."""
+    return parallel_option(function) is not False and not config.DEBUG
 
 
 class FunctionReader(NumpyFunctions):
@@ -93,13 +116,13 @@ class FunctionReader(NumpyFunctions):
         self.returned: set[str] = set()  # arrays
         self.constants: dict[int, ArrayView] = {}  # global arrays, made before all else
         self.made_first: list[Statement] = []
-        self.runs_parallel = False
+        self.on_gpu = False
+        self.in_order: Set[str] = frozenset()
 
     def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
         source = self.enter(function, None)
         if source.tree.args.kwonlyargs and not self.has_settings:
             self.reject(source.tree, "a function with keyword-only parameters", "use plain ones")
-        self.runs_parallel = self.runs_parallel or runs_parallel(function)
         params = self._parameters(source)
         if len(params) != len(kinds):
             self.reject(
@@ -108,7 +131,9 @@ class FunctionReader(NumpyFunctions):
         names: list[str] = []
         for p, kind in zip(params, kinds, strict=True):
             names.append(name := self.fresh(p))
-            if isinstance(kind, str):
+            if kind == NONE:  # so it is known which side of a branch there is
+                self.environment[p] = PythonObject(None)
+            elif isinstance(kind, str):
                 self.environment[p] = name
                 self.dtypes.setdefault(name, kind)
             else:
@@ -151,11 +176,9 @@ class FunctionReader(NumpyFunctions):
         for node in [n for s in body for n in ast.walk(s) if isinstance(n, ast.stmt)]:
             if not isinstance(node, _JUMPS) and not hasattr(self, f"do_{type(node).__name__}"):
                 self._refuse_statement(node)
-        if may_return(body) and not always_returns(body):
-            returns = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
-            if any(r.value is not None for r in returns):
-                self.reject(source.tree, "a function that returns a value only on some ways",
-                            "end it with a return")  # fmt: skip
+        if returns_value(body) and not always_returns(body):
+            self.reject(source.tree, "a function that returns a value only on some ways",
+                        "end it with a return")  # fmt: skip
         count = _length_of_results(body)
         if count:  # a loop that is left by `return` hands on that many numbers
             self.environment[RESULT] = TupleValue((UNDEFINED,) * count)
@@ -280,7 +303,10 @@ class FunctionReader(NumpyFunctions):
             self._assign(s.target, self.expression(s.value, _base(s.target)), s)
 
     def do_Assign(self, s: ast.Assign) -> None:
-        value = self.expression(s.value, _base(s.targets[0]))
+        if isinstance(s.value, ast.List) and isinstance(s.targets[0], ast.Subscript):
+            value: Value = self._list(s.value)
+        else:
+            value = self.expression(s.value, _base(s.targets[0]))
         if isinstance(s.targets[0], ast.Name):
             value = self.settled(value, s, s.targets[0].id)
         for target in s.targets:
@@ -316,6 +342,16 @@ class FunctionReader(NumpyFunctions):
                     self._assign_whole(view, value, node)
             case _:
                 self.reject(node, f"an assignment to this ({type(target).__name__})")
+
+    def _list(self, e: ast.List) -> TupleValue:
+        """A list of numbers, which are of one dtype in Numba."""
+        items = [self.number(v) for v in e.elts]
+        dtype = np.dtype(promoted(map(self.dtype_of_number, items))).name if items else ""
+        return TupleValue(tuple([
+            a if np.dtype(self.dtype_of_number(a)).name == dtype
+            else self.op(dtype, [a if isinstance(a, str) else int(a)], e)
+            for a in items
+        ]))  # fmt: skip
 
     def _target(self, node: ast.Subscript) -> ArrayView:
         owner = self.expression(node.value)
@@ -361,8 +397,27 @@ class FunctionReader(NumpyFunctions):
     def _assign_whole(self, view: ArrayView, value: Value, node: ast.AST) -> None:
         if isinstance(value, (ArrayView, ArrayExpression)):
             self.run_library("assign", [view, self._fitting(view, value, node)], node)
+        elif isinstance(value, TupleValue):
+            self._assign_items(view, value, node)
         else:
             self.run_library("fill", [view, self.atom(value, node)], node)
+
+    def _assign_items(self, view: ArrayView, value: TupleValue, node: ast.AST) -> None:
+        """`y[i] = a, b, c`: what Numba takes, numbers of one dtype, and as many as there are elements."""
+        if view.ndim != 1 or not value.items:
+            what = f"the assignment of {len(value.items)} items to {view.ndim} dimensions"
+            self.reject(node, what, "assign row by row: y[0] = a, b")
+        items = [self.atom(v, node) for v in value.items]
+        if len({self.dtype_of_number(a) for a in items}) > 1:
+            self.reject(node, "the assignment of a tuple of several dtypes",
+                        "write 1.0 for a 1 beside floats, or a list: y[:] = [a, b]")  # fmt: skip
+        size, count = self.size(view, 0, node), len(items)
+        if type(size) is not int or size != count:
+            same: Atom = False if type(size) is int else self.op("==", [size, count], node)
+            message = f"cannot assign {count} values to a slice of another length"
+            self.demand(same, "ValueError", message, node)
+        for k, item in enumerate(items):
+            self.store(view.name, self.place(view, [k], node), item, node)
 
     def _fitting(self, view: ArrayView, value: ArrayView | ArrayExpression, node: ast.AST) -> Value:
         """The value in the shape of the view; in memory of its own if it reads what is written."""
@@ -579,9 +634,14 @@ class FunctionReader(NumpyFunctions):
             )
         if not isinstance(s.target, ast.Name):
             self.reject(s.target, "this target of a loop", "use a name")
-        is_parallel = _name_of(func) == "prange" and not self.depth and self.runs_parallel
+        is_parallel = _name_of(func) == "prange" and not self.depth and self._is_shared(s)
         self._loop(s, "for", s.target.id, (start, stop, step), is_parallel=is_parallel)
         return None
+
+    def _is_shared(self, s: ast.stmt) -> bool:
+        """Whether the rounds of a `prange` may be shared by threads."""
+        in_order = any(call.parallel is False for call in self.stack) or config.DEBUG
+        return self.on_gpu or not (in_order or self.note(s) in self.in_order)
 
     def do_While(self, s: LeavingWhile) -> None:
         self._loop(s, "while", "", (0, 0, 1))
@@ -602,7 +662,8 @@ class FunctionReader(NumpyFunctions):
                 del names[name]  # written in place
         body = Suite("loop")
         item = Repeat(kind, body, [], self.fresh("trips"), is_parallel=is_parallel)
-        item.is_library = self.stack[-1].is_library
+        item.is_library, item.note = self.stack[-1].is_library, self.note(s)
+        item.is_optional = not (self.on_gpu or any(call.parallel for call in self.stack))
         firsts = self.environment
         buffers = self._buffers(s, names)
         outer, around = self.block, self.environment
@@ -662,10 +723,10 @@ class FunctionReader(NumpyFunctions):
         for array, each in others.items():
             self.twins.tie(array, each)
         if not self.depth:
-            self.independent = None
             if is_parallel and self.hoisted and not may_have_rows(item):
                 self.reject(s, "a prange whose rounds make arrays",
                             "count upwards from 0, or make one before, with a row for each round")  # fmt: skip
+            self.independent = None
             outer.items += self.hoisted
             self.hoisted = []
         self.emit(item, s)
@@ -763,13 +824,12 @@ class FunctionReader(NumpyFunctions):
                 self.reject(
                     s, f"`{name}`, which {final.why},", "write into it where it changes: y[:] = ..."
                 )
-            if not isinstance(final, ArrayView) or (final.ndim, final.dtype) != (
-                buffer.ndim,
-                buffer.dtype,
-            ):
-                self.reject(
-                    s, f"`{name}`, which is another kind of thing after a round of this loop,"
+            before, after = kind_of_value(buffer), kind_of_value(final)
+            if not isinstance(final, ArrayView) or before != after:
+                what = (
+                    f"`{name}`, which is {before} before this loop and {after} after a round of it,"
                 )
+                self.reject(s, what, _ONE_KIND)
             finals[name] = self.copied(final, s) if final.name in names else final
         for name, final in finals.items():
             buffer = buffers[name]

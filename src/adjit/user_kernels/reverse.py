@@ -655,7 +655,8 @@ class ReverseWriter(ProcedureWriter):
         for c in live:
             self.add(c.following, f"{c.inside}_c", inner)
         self.back(item.body, inner)
-        self.block(item.body, again)
+        with self._checked():
+            self.block(item.body, again)
         self.enter(inner, back)
         for c in live:
             has = c.after in self.has_adjoint
@@ -867,7 +868,7 @@ class ReverseWriter(ProcedureWriter):
     def loop(self, item: Repeat, w: Lines) -> None:
         if item in self.rounds:
             self.rounds[item].keep_arrays(w)
-            self.rounds[item].run(w)
+            self.rounds[item].run_or_raise(w, self.before_error)
         elif item in self.parts or item in self.single:
             FirstRun(self.parts.get(item) or self.single[item]).loop(item, w)
         else:

@@ -38,6 +38,12 @@ def python_function(function: Function) -> Function:
     return getattr(function, "py_func", function)
 
 
+def parallel_option(function: Function) -> bool | None:
+    """Whether Numba was told parallel=True; None of a function that was not given to Numba."""
+    options = getattr(function, "targetoptions", None)
+    return None if options is None else bool(options.get("parallel", False))
+
+
 _read: weakref.WeakKeyDictionary[Function, SourceText] = weakref.WeakKeyDictionary()
 
 
@@ -246,6 +252,7 @@ class Meaning:
         if rule is not MISSING:  # which may be given later
             self._attributes[id(value), RULE] = value, RULE, rule
         has_rule = rule is not MISSING and rule is not None
+        parallel = parallel_option(value)
         value = python_function(value)
         if isinstance(value, tuple) and any(isinstance(v, (tuple, np.ndarray)) for v in value):
             for k, item in enumerate(value):
@@ -255,6 +262,7 @@ class Meaning:
         elif isinstance(value, types.FunctionType):
             module = value.__module__ or ""
             self.parts.append(f"{name}={module}.{value.__qualname__}{' by its rule' * has_rule}")
+            self.parts.append(f"parallel={parallel}")
             if not _is_known(value):
                 self._collect(value, seen)
         elif is_constant_array(value):

@@ -109,6 +109,7 @@ class Repeat(Statement):
     test: Suite | None = None
     condition: Atom | None = None
     is_parallel: bool = False  # a `prange` in no other loop
+    is_optional: bool = False  # where it is `range` in the user's program
     is_library: bool = False  # of a whole-array statement
 
 

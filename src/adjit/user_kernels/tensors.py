@@ -30,6 +30,7 @@ from .refusal import NotDifferentiable
 from .source import Function, Values, positional, python_function, remember
 from .tangent_functions import tangent_function
 from .usual_calls import (
+    SAVED,
     KernelOp,
     UsualCall,
     array_of,
@@ -116,6 +117,8 @@ class UserKernel:
     def __init__(self, f: Function, *, checkpoint: bool = False, strong_zero: bool = False) -> None:
         self.py_func, self.checkpoint = python_function(f), checkpoint
         self._function = f
+        # As `py_func`, what Numba's dispatchers have.
+        self.targetoptions = getattr(f, "targetoptions", None)
         self._count, self._bound = self.py_func.__code__.co_argcount, positional(f)
         self._strong_zero = strong_zero  # as a function of tangents needs it: they may be infinite
         self._codes = Specializations(self.py_func, self._code_for)
@@ -507,7 +510,7 @@ class KernelCall(AutogradFunction):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         call, *args = inputs
         ctx.code, ctx.gradients, ctx.written = call.code, call.gradients, call.written
-        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.args = [SAVED if isinstance(a, Tensor) else a for a in args]
         written = [args[k] for k in call.written]
         ctx.mark_dirty(*[t for t in written if t.dtype.is_floating_point])
         ctx.mark_non_differentiable(*[t for t in written if not t.dtype.is_floating_point])
@@ -553,7 +556,7 @@ class KernelPullback(AutogradFunction):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.code, ctx.count, *both = inputs
-        ctx.args = [None if isinstance(a, Tensor) else a for a in both]
+        ctx.args = [SAVED if isinstance(a, Tensor) else a for a in both]
         ctx.set_materialize_grads(False)
         tensors = [a for a in both if isinstance(a, Tensor)]
         ctx.save_for_backward(*tensors)

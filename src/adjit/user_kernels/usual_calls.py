@@ -32,6 +32,7 @@ from .gpu_run import GpuArray
 
 NUMBERS = {float, int, bool}
 MAX_LAYOUTS = 4096
+SAVED = object()  # in the place of an argument that is a saved tensor
 
 # ----- tensors as Numba sees them -----
 
@@ -96,7 +97,7 @@ def values_of(args: Sequence[Any]) -> list[Any]:
 def restored(ctx: Any) -> list[Any]:
     """The arguments of a call: saved tensors and what was no tensor."""
     saved = iter(ctx.saved_tensors)
-    return [next(saved) if a is None else a for a in ctx.args]
+    return [next(saved) if a is SAVED else a for a in ctx.args]
 
 
 # ----- calls -----
@@ -257,7 +258,7 @@ class UsualCall:
         rest, kept = list(args), []
         for k in self.tensors:
             kept.append((args[k], args[k]._version_counter.version, None))
-            rest[k] = None
+            rest[k] = SAVED
         ctx.args = rest
         node = new_grad_node(self.op, edges, self.inputs)
         node.context = ctx

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from .structure import Atom
 
 
@@ -127,6 +129,15 @@ Value = (
 
 def is_array(value: Value) -> TypeGuard[ArrayLike]:
     return isinstance(value, (ArrayView, ArrayExpression))
+
+
+def kind_of_value(value: Value) -> str:
+    """What a value is, for messages."""
+    if isinstance(value, (ArrayView, ArrayExpression)):
+        return f"a {value.ndim}-dimensional array of {np.dtype(value.dtype).name}"
+    if isinstance(value, TupleValue):
+        return "a tuple"
+    return "a number" if isinstance(value, (str, int, float)) else "another object"
 
 
 def fields_of_both(a: Value, b: Value) -> tuple[str, ...]:
