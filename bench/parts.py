@@ -204,6 +204,38 @@ def narrow() -> dict[str, Part]:
     return found
 
 
+OF_ROWS: dict[str, Callable[[Any], Any]] = {
+    "sort": lambda x: x.sort(-1)[0], "median": lambda x: x.median(-1)[0],
+    "kthvalue": lambda x: x.kthvalue(2, -1)[0], "mode": lambda x: x.round().mode(-1)[0],
+    "quantile": lambda x: x.quantile(0.3, -1), "max": lambda x: x.max(-1)[0],
+    "cumsum": lambda x: x.cumsum(-1), "cumprod": lambda x: x.cumprod(-1),
+    "cummax": lambda x: x.cummax(-1)[0], "logcumsumexp": lambda x: x.logcumsumexp(-1),
+    "softmax": lambda x: x.softmax(-1), "norm": lambda x: x.norm(dim=-1), "flip": lambda x: x.flip(0),
+    "renorm": lambda x: x.renorm(2, 0, 1.0),
+}  # fmt: skip
+
+
+def short_rows() -> dict[str, Part]:
+    """Functions of many rows, and products of many matrices, that have few elements."""
+    found = {
+        f"{name} of {rows:,} rows of {length}": Part(
+            lambda L, x, of=of: of(x), [normal(rows, length)]
+        )
+        for name, of in OF_ROWS.items()
+        for rows, length in ((8000, 3), (4000, 9), (1000, 33))
+    }
+    for length in (3, 9, 33):
+        found[f"einsum ij,ij->i, 8,000 by {length}"] = Part(
+            lambda L, x, y: L.einsum("ij,ij->i", x, y), [normal(8000, length), normal(8000, length)]
+        )
+    for sizes in ((2, 2, 2), (3, 3, 1), (3, 3, 3), (3, 1, 3), (4, 4, 4)):
+        rows, depth, columns = sizes
+        found[f"5,000 products of {rows} x {depth} by {depth} x {columns}"] = Part(
+            lambda L, x, y: x @ y, [normal(5000, rows, depth), normal(5000, depth, columns)]
+        )
+    return found
+
+
 def bags() -> dict[str, Part]:
     table, rows = normal(10_000, 64), whole(10_000, 1024, 20)
     found = {
@@ -256,8 +288,8 @@ def epochs() -> dict[str, Part]:
 
 def parts() -> dict[str, Part]:
     return {
-        **functions(), **distances(), **distributions(), **losses(), **narrow(), **bags(), **symmetric(),
-        **epochs(),
+        **functions(), **distances(), **distributions(), **losses(), **narrow(), **short_rows(), **bags(),
+        **symmetric(), **epochs(),
     }  # fmt: skip
 
 

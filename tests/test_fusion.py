@@ -1310,7 +1310,8 @@ def test_where_sizes_are_ever_others_a_structure_has_to_come_more_often(monkeypa
     assert needed == sorted(needed)
     assert needed[-40:] == [2 + plan_cache.MOST_MORE] * 40
     plan_cache.clear()
-    monkeypatch.setattr(other_sizes.Family, "made", lambda *call: None)  # as where they are not
+    for ask in ("made", "made_by_template"):  # as where there are none
+        monkeypatch.setattr(other_sizes.Family, ask, lambda *call: None)
     assert [sightings(n) for n in range(4000, 4120)] == [2] * 120
     monkeypatch.undo()
     monkeypatch.setattr(config, "HOT", 1)

@@ -208,6 +208,16 @@ def test_batches_of_few_elements(left, right, dtype):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_an_entry_of_few_elements_has_the_bits_of_its_own_product(dtype):
+    for rows, depth, columns in ((2, 3, 2), (3, 3, 3), (2, 16, 2), (3, 5, 4)):
+        x = rng.standard_normal((9, rows, depth)).astype(dtype)
+        y = rng.standard_normal((9, depth, columns)).astype(dtype)
+        a, b = adjit.tensor(x), adjit.tensor(y)
+        each = np.stack([(s @ t).numpy() for s, t in zip(a, b, strict=True)])
+        np.testing.assert_array_equal((a @ b).numpy(), each)
+
+
 @given(st.data())
 @settings(deadline=None, max_examples=60)
 def test_batches_of_few_elements_broadcast(data):

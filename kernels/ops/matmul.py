@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 from ..language.abi import A, T, at, helper, kernel, quotient, remainder, scalar, shifted, words
 from ..language.device import (
@@ -48,7 +49,7 @@ from ..language.device import (
     thread,
 )
 from ..language.lanes import LANES, cast, combine, fold, load, spread
-from ..language.processor import MASKS_STORES, VECTOR_BYTES
+from ..language.processor import FUSED, MASKS_STORES, VECTOR_BYTES
 from .gemm_tile import (
     BLOCK_BYTES,
     HEIGHT,
@@ -517,6 +518,18 @@ def plain_product(args, start, stop):
                             total[column] = T(total[column] + factor * line[column])
 
 
+@intrinsic
+def plus_product(typingctx: Any, total: Any, x: Any, y: Any) -> Any:
+    """`total + x * y`, rounded as vectors are."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if FUSED:
+            return builder.fma(args[1], args[2], args[0])
+        return builder.fadd(args[0], builder.fmul(args[1], args[2]))
+
+    return total(total, x, y), codegen
+
+
 @kernel
 def few_by_few(args, start, stop):
     """out = left @ right for batches of matrices of few elements, which fill no vectors; a unit is an entry.
@@ -535,7 +548,7 @@ def few_by_few(args, start, stop):
                 b = shifted(right, entry * right_entry + j * right_column)
                 total = a[0] * b[0]
                 for k in range(1, depth):
-                    total += a[k * left_column] * b[k * right_row]
+                    total = plus_product(total, a[k * left_column], b[k * right_row])
                 target[i * columns + j] = total
 
 

@@ -142,10 +142,7 @@ def walk(args, start, stop):
     first, length, step, axes = p[2], p[3], p[4], p[5]
     sizes = shifted(p, 6)
     for row in range(start, stop):
-        if axes == 1:
-            begin = row * sizes[1]
-        else:
-            begin = offset_of(row, axes, sizes, shifted(sizes, axes))
+        begin = row * sizes[1] if axes == 1 else offset_of(row, axes, sizes, shifted(sizes, axes))
         source, target = shifted(x, first + begin), shifted(out, row * length)
         if step == 1:
             for i in range(length):

@@ -511,8 +511,10 @@ class Pair(NamedTuple):
         a, b = self.left.of(x), self.right.of(y)
         if self.are_dots:
             product = (a * b).sum(1)
+        elif self.is_batched:
+            product = bmm(a, b)
         else:
-            product = bmm(a, b) if self.is_batched else mm(a, b)
+            product = mm(a, b)
         return product if self.shape is None else product.reshape(self.shape)
 
 

@@ -13,7 +13,7 @@ from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.normalized import normalizes_in_order
 from ..graph.operation import operation
-from ..graph.record import check_tensor, plain_number
+from ..graph.record import check_tensor, is_differentiated, plain_number
 from ..graph.state import state as modes
 from ..kernels.ops import distances as kernels
 from ..schedule.planning.recipe import GRAIN
@@ -322,8 +322,10 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         )
     axis = wrap_dim(dim, input.ndim)
     others = [d for d in range(input.ndim) if d != axis]
-    is_longer = vector_norm(input.detach(), p, others, True) > maxnorm  # slices with NaN are not
-    norms = vector_norm(input.where(is_longer, 0.0), p, others, True)
+    norms = vector_norm(input.detach(), p, others, True)
+    is_longer = norms > maxnorm  # slices with NaN are not
+    if is_differentiated(input):
+        norms = vector_norm(input.where(is_longer, 0.0), p, others, True)
     return reporting_c_order(input * (maxnorm / (norms + 1e-7)).where(is_longer, 1.0))
 
 
