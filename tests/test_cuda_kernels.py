@@ -287,9 +287,17 @@ def test_the_threads_of_a_block_scan_a_row():
     assert "blocks" in result.source.name
 
 
-# Kernels of the CPU without a CUDA side: a GPU computes attention by products and a softmax, and what inputs
-# give to recurrent layers by one product.
-MISSING = {"attend", "attend_backward", "pack_keys", "pack_layer", "prepare", "sgd_rows"}
+# Kernels of the CPU without a CUDA side: a GPU computes attention by products and a softmax, what inputs
+# give to recurrent layers by one product, and small matrices as any.
+MISSING = {
+    "attend",
+    "attend_backward",
+    "few_by_few",
+    "pack_keys",
+    "pack_layer",
+    "prepare",
+    "sgd_rows",
+}
 
 
 def test_the_list_of_kernels_without_a_cuda_side_is_true():
