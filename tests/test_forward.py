@@ -334,15 +334,7 @@ FORWARD = {
     "jacfwd of jacrev": lambda L, f: L.func.jacfwd(L.func.jacrev(f)),
     "jacrev of jacfwd": lambda L, f: L.func.jacrev(L.func.jacfwd(f)),
     "hessian": lambda L, f: L.func.hessian(lambda x: f(x).sum()),
-    "by hand": lambda L, f: lambda x: by_hand(L, f, x),
 }
-
-
-def by_hand(L: Any, f: Any, x: Any) -> Any:
-    """A tangent, by the functions of `autograd.forward_ad`."""
-    by = L.autograd.forward_ad
-    with by.dual_level():
-        return by.unpack_dual(f(by.make_dual(x, L.ones_like(x)))).tangent
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual

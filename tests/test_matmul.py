@@ -419,6 +419,29 @@ def test_einsum(equation, shapes):
     agree_in_gradients(lambda T, *t: T.einsum(equation, *t), *arrays)
 
 
+KINDS = ["bool", "uint8", "int16", "int32", "int64", "float32", "float64"]
+
+
+@pytest.mark.parametrize(
+    "equation", ["ij,ij->i", "ij,ij->", "ij,kj->ik", "bij,bij->b", "ij,ij->ij"]
+)
+@pytest.mark.parametrize("left", KINDS)
+def test_dtypes_of_einsum(equation, left):
+    """Sums of products have the dtype of what is multiplied, which is one."""
+    shape = (2, 3, 4)[: len(equation.split(",", maxsplit=1)[0])]
+    for right in KINDS:
+        x, y = sample(*shape).astype(left), sample(*shape).astype(right)
+        is_summed = equation != "ij,ij->ij"
+        if is_summed and (left != right or left == "bool"):
+            if equation in ("ij,ij->i", "bij,bij->b"):
+                agree_in_error(lambda T, s, t: T.einsum(equation, s, t), x, y)
+            else:  # a product of two matrices, with a text of its own
+                with pytest.raises((NotImplementedError, RuntimeError), match=r"Bool|same dtype"):
+                    adjit.einsum(equation, adjit.tensor(x), adjit.tensor(y))
+        else:
+            agree(lambda T, s, t: T.einsum(equation, s, t), x, y)
+
+
 def test_einsum_of_the_same_axes_is_a_tensor_of_its_own():
     x = adjit.ones(2, 3, requires_grad=True)
     assert adjit.einsum("ij->ij", x) is not x

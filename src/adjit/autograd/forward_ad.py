@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, NamedTuple
 
-from ..graph.factories import differentiated_forward
 from ..graph.record import is_tensor
 from ..tensor import Tensor
 from .dual import Dual, DualLevel
@@ -16,7 +14,6 @@ __all__ = [
 ]  # fmt: skip
 
 _entered: list[DualLevel] = []  # one at most, as in PyTorch
-_blocks = contextlib.ExitStack()  # that in which tensors may take its tangents
 
 
 def enter_dual_level() -> int:
@@ -32,9 +29,7 @@ def enter_dual_level() -> int:
     """
     if _entered:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    level = DualLevel()
-    _entered.append(level)
-    _blocks.enter_context(differentiated_forward(level))
+    _entered.append(DualLevel())
     return 0
 
 
@@ -56,7 +51,6 @@ def exit_dual_level(*, level: int | None = None) -> None:
         )
     if current < 0:
         raise RuntimeError("Dual level must be a positive number.")
-    _blocks.close()
     _entered.pop().is_over = True
 
 

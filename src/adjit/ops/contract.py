@@ -14,7 +14,7 @@ from ..graph.view import as_own
 from ..shapes import Shape, numel, some_ints, wrap_dim
 from ..tensor import Tensor
 from ..unknown import cached
-from .matmul import bmm, mm
+from .matmul import bmm, check_dtypes, mm
 
 
 @export(method=True, out=True)
@@ -510,12 +510,18 @@ class Pair(NamedTuple):
             x, y = y, x
         a, b = self.left.of(x), self.right.of(y)
         if self.are_dots:
-            product = (a * b).sum(1)
+            product = dots(a, b)
         elif self.is_batched:
             product = bmm(a, b)
         else:
             product = mm(a, b)
         return product if self.shape is None else product.reshape(self.shape)
+
+
+def dots(a: Tensor, b: Tensor) -> Tensor:
+    """The dot product of each row of a matrix and that of another, in the dtype of both, as of products."""
+    check_dtypes(a, b)
+    return (a * b).sum(1, dtype=a.dtype)
 
 
 class Form(NamedTuple):

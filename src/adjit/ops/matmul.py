@@ -339,8 +339,9 @@ def check_batches(x: Tensor, y: Tensor) -> None:
         )
 
 
-def check_scalar_type(x: Tensor, y: Tensor) -> None:
-    """Raise if the dtypes of two batches differ."""
+def check_dtypes(x: Tensor, y: Tensor) -> None:
+    """Raise if two batches have no product, or different dtypes."""
+    check_multiplies("bmm", x.dtype)
     if x.dtype is not y.dtype:
         raise RuntimeError(f"expected scalar type {x.dtype.legacy} but found {y.dtype.legacy}")
 
@@ -481,8 +482,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """
     record.check_tensor("bmm", "mat2", 2, mat2)
     check_batches(input, mat2)
-    check_scalar_type(input, mat2)
-    check_multiplies("bmm", input.dtype)
+    check_dtypes(input, mat2)
     return batched_product.on(input, mat2)
 
 
@@ -806,5 +806,4 @@ def check_batched(x: Tensor, y: Tensor) -> None:
             f"Expected size for first two dimensions of batch2 tensor to be: [{count}, "
             f"{x.shape[-1]}] but got: [{count}, {y.shape[-2]}]."
         )
-    check_scalar_type(x, y)
-    check_multiplies("bmm", x.dtype)
+    check_dtypes(x, y)
