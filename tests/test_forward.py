@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import re
 from typing import Any
 
@@ -357,6 +358,15 @@ def test_a_tensor_made_inside_is_filled(buffer: str, transform: str) -> None:
         return FORWARD[transform](L, f)(x)
 
     close(program(adjit), program(torch).detach())
+
+
+def test_what_is_made_beside_dual_tensors_has_memory() -> None:
+    with adjit.autograd.forward_ad.dual_level():
+        made = adjit.zeros(3)
+        parameter = adjit.nn.Parameter(made)
+        assert made.numpy().tolist() == [0.0] * 3
+    assert type(made) is adjit.Tensor
+    assert pickle.loads(pickle.dumps(parameter)).tolist() == [0.0] * 3
 
 
 def test_a_tensor_made_inside_of_examples_is_filled() -> None:

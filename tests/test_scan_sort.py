@@ -102,6 +102,19 @@ def test_gradients_of_cumprod_with_zeros() -> None:
     agree_in_gradients(lambda T, t: t.cumprod(0, dtype=T.float64), single, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+def test_running_extremes_of_rows_and_columns(name: str, dtype: str) -> None:
+    """Equal elements, both zeros and NaN; rows that go side by side, and those that are left."""
+    for shape in ((1, 5), (4, 3), (9, 7), (3, 2, 40)):
+        x = RANDOM.integers(-2, 3, shape).astype(dtype)
+        if dtype.startswith("float"):
+            x[RANDOM.random(shape) < 0.1] = NAN
+            x[RANDOM.random(shape) < 0.2] = -0.0
+        for d in range(len(shape)):
+            agree(lambda T, t, d=d: tuple(getattr(t, name)(d)), x)
+
+
 # ---------------------------------------------------------------- sorting
 
 

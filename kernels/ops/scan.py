@@ -28,30 +28,24 @@ from ..math.double_word import add_pairs, multiply_pairs, rounded
 from .reduce import strip_of
 
 STRIP = 256
-AT_ONCE = 8  # rows that are multiplied side by side
+AT_ONCE = 8  # rows whose other elements are multiplied side by side
+FEW_ROWS = 4  # rows whose totals or extremes are kept in registers side by side
 
 
 @helper
-def accumulate_rows(op, x, out, start, stop, length, A, T):
-    """out = op over the elements of each row up to this one. A total waits for the one before: four rows are
-    side by side."""
-    whole = start + (stop - start) // 4 * 4
-    for row in range(start, whole, 4):
-        a = row * length
-        b, c, d = a + length, a + 2 * length, a + 3 * length
-        of_a, of_b, of_c, of_d = A(x[a]), A(x[b]), A(x[c]), A(x[d])
-        out[a], out[b], out[c], out[d] = T(of_a), T(of_b), T(of_c), T(of_d)
-        for k in range(1, length):
-            of_a, of_b = combine(op, of_a, A(x[a + k])), combine(op, of_b, A(x[b + k]))
-            of_c, of_d = combine(op, of_c, A(x[c + k])), combine(op, of_d, A(x[d + k]))
-            out[a + k], out[b + k], out[c + k], out[d + k] = T(of_a), T(of_b), T(of_c), T(of_d)
-    for row in range(whole, stop):
-        a = row * length
-        of_a = A(x[a])
-        out[a] = T(of_a)
-        for k in range(1, length):
-            of_a = combine(op, of_a, A(x[a + k]))
-            out[a + k] = T(of_a)
+def accumulate_rows(op, x, out, first, length, rows, A, T):
+    """out = op over the elements of some rows up to each of them, side by side: a total waits for the one
+    before."""
+    totals = stack(A, FEW_ROWS)
+    for r in range(rows):
+        i = first + r * length
+        totals[r] = A(x[i])
+        out[i] = T(totals[r])
+    for k in range(1, length):
+        for r in range(rows):
+            i = first + r * length + k
+            totals[r] = combine(op, totals[r], A(x[i]))
+            out[i] = T(totals[r])
 
 
 @helper
@@ -61,7 +55,11 @@ def accumulate(op, args, start, stop, X, A, T):
     x, out = at(p[0], X), at(p[1], T)
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
     if inner == 1:
-        accumulate_rows(op, x, out, start, stop, length, A, T)
+        whole = start + (stop - start) // FEW_ROWS * FEW_ROWS
+        for row in range(start, whole, FEW_ROWS):
+            accumulate_rows(op, x, out, row * length, length, FEW_ROWS, A, T)
+        for row in range(whole, stop):
+            accumulate_rows(op, x, out, row * length, length, 1, A, T)
         return
     totals = stack(A, STRIP)
     for unit in range(start, stop):
@@ -143,7 +141,7 @@ def at_most(value, best):
 @helper
 def extremes_of_rows(op, x, values, indices, first, length, rows, T):
     """`running_extreme` of some rows side by side: each extreme waits for the one before."""
-    best, place = stack(T, 4), stack(I, 4)
+    best, place = stack(T, FEW_ROWS), stack(I, FEW_ROWS)
     for r in range(rows):
         i = first + r * length
         values[i] = best[r] = x[i]
@@ -166,9 +164,9 @@ def running_extreme(op, args, start, stop, T):
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, inner, strip, strips = p[3], p[4], p[5], p[6]
     if inner == 1:
-        whole = start + (stop - start) // 4 * 4
-        for row in range(start, whole, 4):
-            extremes_of_rows(op, x, values, indices, row * length, length, 4, T)
+        whole = start + (stop - start) // FEW_ROWS * FEW_ROWS
+        for row in range(start, whole, FEW_ROWS):
+            extremes_of_rows(op, x, values, indices, row * length, length, FEW_ROWS, T)
         for row in range(whole, stop):
             extremes_of_rows(op, x, values, indices, row * length, length, 1, T)
         return

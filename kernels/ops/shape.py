@@ -141,6 +141,14 @@ def walk(args, start, stop):
     x, out = at(p[0], T), at(p[1], T)
     first, length, step, axes = p[2], p[3], p[4], p[5]
     sizes = shifted(p, 6)
+    if axes == 1 and length <= NARROW:
+        line = sizes[1]
+        for part in range(start, stop, ROWS):
+            for i in range(length):
+                source, target = shifted(x, first + i * step), shifted(out, i)
+                for row in range(part, min(part + ROWS, stop)):
+                    target[row * length] = source[row * line]
+        return
     for row in range(start, stop):
         begin = row * sizes[1] if axes == 1 else offset_of(row, axes, sizes, shifted(sizes, axes))
         source, target = shifted(x, first + begin), shifted(out, row * length)

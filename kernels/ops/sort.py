@@ -217,23 +217,6 @@ def topk_rows(args, start, stop):
                 to += 1
 
 
-@helper
-def place_of_rank(x, begin, length, rank, keys):
-    """The first place of the element of a rank in a short row: each is counted against all."""
-    for i in range(length):
-        keys[i] = sort_key(x[begin + i])
-    place = 0
-    for i in range(length):
-        smaller = equal = 0
-        for j in range(length):
-            smaller += keys[j] < keys[i]
-            equal += keys[j] == keys[i]
-        if smaller <= rank < smaller + equal:
-            place = i
-            break
-    return place
-
-
 @kernel
 def kth_rows(args, start, stop):
     """values, indices = the element of a rank in each row, and the first place where it is.
@@ -255,13 +238,18 @@ def kth_rows(args, start, stop):
                 if numbers == 0 or (rank == -1 and numbers < length)
                 else (numbers - 1) // 2
             )
-        place = begin
         if length <= SHORT:
-            place += place_of_rank(x, begin, length, rank, keys)
+            for i in range(length):
+                keys[i] = sort_key(x[begin + i])
+            i = 0
+            while smaller_ones(keys, 0, i, length) != rank:
+                i += 1
+            wanted = keys[i]
         else:
             wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
-            while sort_key(x[place]) != wanted:
-                place += 1
+        place = begin
+        while sort_key(x[place]) != wanted:
+            place += 1
         values[row] = x[place]
         indices[row] = place - begin
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 from scipy.stats import qmc
 
 from .dtypes import dtype as Dtype
@@ -79,8 +80,6 @@ class SobolEngine:
             >>> adjit.quasirandom.SobolEngine(2, scramble=True, seed=0).draw(8).shape
             adjit.Size([8, 2])
         """
-        import numpy as np
-
         # The first one by itself: SciPy warns of a first number that is no power of 2.
         counts = (1, n - 1) if self.num_generated == 0 and n > 1 else (n,)
         points = np.concatenate([self._engine.random(count) for count in counts])

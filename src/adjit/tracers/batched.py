@@ -305,9 +305,7 @@ class BatchLevel(Level):
         return self._apart(made, args)
 
     def _apart(self, made: Any, args: Any) -> Any:
-        """What was made, with memory for each example, unless it was computed of examples."""
-        if self.has(made):
-            return made
+        """What was made, with memory for each example, also of levels around unless computed of theirs."""
         around = level_of([a._value if self.has(a) else a for a in args])
         if around is not None and not is_traced((made,)):
             made = around.factory(lambda: made, (), {})

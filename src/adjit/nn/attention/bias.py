@@ -114,9 +114,7 @@ def causal_upper_left(*size: int) -> CausalBias:
         tensor([[ True, False, False],
                 [ True,  True, False]])
     """
-    if len(size) != 2:
-        raise AssertionError("causal_upper_left only supports 2D tensors")
-    return CausalBias(CausalVariant.UPPER_LEFT, *size)
+    return _of_sizes(CausalVariant.UPPER_LEFT, size)
 
 
 def causal_lower_right(*size: int) -> CausalBias:
@@ -134,6 +132,10 @@ def causal_lower_right(*size: int) -> CausalBias:
         tensor([[ True,  True, False],
                 [ True,  True,  True]])
     """
+    return _of_sizes(CausalVariant.LOWER_RIGHT, size)
+
+
+def _of_sizes(variant: CausalVariant, size: tuple[int, ...]) -> CausalBias:
     if len(size) != 2:
-        raise AssertionError("causal_lower_right only supports 2D tensors")
-    return CausalBias(CausalVariant.LOWER_RIGHT, *size)
+        raise AssertionError(f"causal_{variant.name.lower()} only supports 2D tensors")
+    return CausalBias(variant, *size)
