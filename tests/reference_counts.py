@@ -50,6 +50,7 @@ EFFECTS = {
     "_Py_Dealloc": Effect(WORD),
     "PyDict_DelItem": Effect(WORD),
     "PyDict_GetItemWithError": Effect(BORROWED),
+    "PyDict_New": Effect(NEW),
     "PyDict_SetItem": Effect(WORD),
     "PyErr_CheckSignals": Effect(WORD),
     "PyErr_Clear": Effect(WORD),
@@ -92,6 +93,7 @@ EFFECTS = {
     "PySet_New": Effect(NEW),
     "PySet_Size": Effect(WORD),
     "PyTuple_New": Effect(EMPTY),
+    "PyType_GenericAlloc": Effect(EMPTY),
     "PyWeakref_NewRef": Effect(NEW),
 }  # fmt: skip
 
@@ -106,7 +108,7 @@ TRUSTED = {
 RESULTS = {"new_recycled": Effect(EMPTY), "sort_by": Effect(WORD), "drop_last_items": Effect(WORD)}
 
 # Makers of objects some of whose slots are still empty.
-OPEN = {"new_object", "new_node"}
+OPEN = {"new_instance", "new_node", "new_object"}
 
 # Fields that hold no reference: the count, a length, the link of a freed object to the next.
 NUMBERS = {
@@ -117,6 +119,7 @@ NUMBERS = {
     "WEAK_REFERENCES",
     "NEXT_TRACKED",
     "FIRST_SLOT",
+    "HASH",
 }
 
 # What an entry finds in its arguments and takes over: the reference that an object has to its class.
@@ -909,6 +912,7 @@ class _Run:
             "own": self.own, "drop": self.drop, "get": self.get, "put": self.put, "int": lambda _, term: term,
             "stack_words": self.stack_words, "take_error": self.take_error, "_table": self.table,
             "min": self.number, "max": self.greater, "at": self.number, "bits_of_float": self.number,
+            "abs": self.number, "float": self.number, "quotient": self.number,
         }  # fmt: skip
         home, original = self.names.get(name, ("", name))
         if original in own:

@@ -47,7 +47,7 @@ def told(thing, around=()):
         return thing.name, thing.text
     if isinstance(thing, Step):
         return told(thing.source), thing.n, thing.grain
-    if hasattr(thing, "parts_with_sizes"):
+    if hasattr(thing, "of_sizes"):
         names = sorted({*type(thing).__slots__} - OF_THE_FIRST)
         kept = [name for name in names if not name.startswith("vjps")]
         return {name: told(getattr(thing, name), inside) for name in kept}
@@ -68,20 +68,35 @@ def told(thing, around=()):
 
 
 def made(family, numbers, make):
-    """What a template gives, once it is seen to be what is made directly."""
+    """What a template gives, or what is made directly."""
     before = len(family.templates), family.next_inquiry
+    MAKES.setdefault(family, make)
     found = original(family, numbers, make)
     FOUND["made"] += len(family.templates) > before[0]
     FOUND["given up"] += family.next_inquiry > before[1]
-    if found is not None and not state.careful:  # what is made directly uses templates, too
-        FOUND["used"] += 1
-        direct = alone(lambda: make(iter(numbers)))
-        a, b = told(found), told(direct)
-        assert a == b, (numbers, different(a, b))
+    if len(family.templates) > before[0]:
+        look_at(family, numbers, found)
     return found
 
 
-original = other_sizes.Family.made
+def made_by_template(family, numbers):
+    """What a template gives, once it is seen to be what is made directly, as far as that is known."""
+    found = by_template(family, numbers) if family in MAKES else None
+    look_at(family, numbers, found)
+    return found
+
+
+def look_at(family, numbers, found):
+    """See that what a template gave is what is made directly."""
+    if found is not None and not state.careful:  # what is made directly uses templates, too
+        FOUND["used"] += 1
+        direct = alone(lambda: MAKES[family](iter(numbers)))
+        a, b = told(found), told(direct)
+        assert a == b, (numbers, different(a, b))
+
+
+original, by_template = other_sizes.Family.made, other_sizes.Family.made_by_template
+MAKES = {}  # what makes the things of a family directly; it may keep tensors
 
 
 def different(a, b, path=()):
@@ -104,9 +119,12 @@ def checked():
     finally:
         other_sizes.ENOUGH = enough
         other_sizes.Family.made = original
+        other_sizes.Family.made_by_template = by_template
+        MAKES.clear()
 
 
 def look_at_all():
     """`checked()` for good."""
     other_sizes.ENOUGH = 1
     other_sizes.Family.made = made
+    other_sizes.Family.made_by_template = made_by_template

@@ -385,8 +385,8 @@ def test_a_call_that_is_known_does_not_need_its_fallback():
         products.mm(x, w)
         reductions.sum_axes(x * 1.0, *axes)
     mm, sum_axes = (
-        calls.short(products.mm.calls, refuse_alias),
-        calls.short(reductions.sum_axes.calls, refuse_alias),
+        calls.short(products.mm.all_calls, refuse_alias),
+        calls.short(reductions.sum_axes.all_calls, refuse_alias),
     )
     fresh = leaf()  # its accumulator is made on the way
     assert described(mm(fresh, w), (fresh, w)) == described(x @ w, (x, w))

@@ -478,8 +478,8 @@ def test_threads_that_settle_meet_nothing_of_an_inquiry():
 def test_templates_are_code_of_the_library():
     """Captures look for code that they do not know, errors for the line of the user."""
     template = inquire((3,), (4,), lambda numbers: [next(numbers)])
-    assert template.__code__.co_filename == inquire.__code__.co_filename
-    assert template.__module__ == inquire.__module__
+    assert template.function.__code__.co_filename == inquire.__code__.co_filename
+    assert template.function.__module__ == inquire.__module__
     calls = adjit.compile(lambda x: (x * 2 + 1).sum())
     with templates.checked():
         for n in range(60, 70):
@@ -514,7 +514,7 @@ def test_what_may_hide_a_size_is_in_no_template():
     for name, make in made.items():
         assert inquire((3,), (4,), lambda numbers, make=make: make(next(numbers))) is None, name
     template = inquire((3,), (4,), lambda numbers: (lambda n: lambda: n + 1)(next(numbers)))
-    assert [template((n,))() for n in (3, 9)] == [4, 10]
+    assert [template.function((n,))() for n in (3, 9)] == [4, 10]
 
 
 def test_what_came_once_goes_again():

@@ -25,6 +25,7 @@ BOUND = 0
 
 COUNT, CLASS, LENGTH = 0, 8, 16  # offsets
 ITEMS = tuple.__basicsize__  # in a tuple; newer interpreters keep its hash before them
+HASH, UNHASHED = 24, -1  # in a tuple that keeps its hash
 ITEMS_OF_LIST = 24  # in a list: where they are
 BOUNDS_OF_SLICE = 16  # its start; stop and step follow
 CONTENTS = bytes.__basicsize__ - 1  # where the bytes of an object of bytes begin
@@ -36,6 +37,7 @@ COUNT_BITS = 0xFFFFFFFF  # newer interpreters keep flags above
 DIGITS, BITS_OF_DIGIT = int.__basicsize__, sys.int_info.bits_per_digit
 HAS_TAGS = sys.version_info >= (3, 12)
 BASIC_SIZE, FLAGS = 32, 168  # in a class: the bytes of an object, what the class can do
+WEAK_REFERENCES = 208  # in a class: where its objects have the list of weak references to them
 INT_SUBCLASS = 1 << 24
 
 NUMBER_OF_ARGUMENTS = (1 << 63) - 1  # the top bit of the number says something else
@@ -53,7 +55,9 @@ _deallocate = _imported("_Py_Dealloc", 1, types.void)
 delete = _imported("PyObject_GC_Del", 1, types.void)  # its memory alone
 clear_weak_references = _imported("PyObject_ClearWeakRefs", 1, types.void)
 _new_unfilled = _imported("_PyObject_GC_New", 1)  # of a class; the collector does not look into it
+_new_of_length = _imported("PyType_GenericAlloc", 2)
 new_tuple = _imported("PyTuple_New", 1)
+new_dict = _imported("PyDict_New", 0)
 new_list = _imported("PyList_New", 1)
 new_bytes = _imported("PyBytes_FromStringAndSize", 2)
 new_memory = _imported("PyMem_Malloc", 1)
@@ -243,6 +247,21 @@ def item(sequence: int, k: int) -> int:
 def list_item(sequence: int, k: int) -> int:
     """Item `k` of a list."""
     return get(get(sequence, ITEMS_OF_LIST), 8 * k)
+
+
+@helper
+def items(sequence: int) -> int:
+    """Where the items of a tuple lie."""
+    return sequence + ITEMS
+
+
+@helper
+def new_instance(kind: int, size: int) -> int:
+    """A tuple of a class that comes from tuples, so long, its items empty; 0 on failure."""
+    made = _new_of_length(kind, size)
+    if made != 0 and ITEMS > HASH:
+        put(made, HASH, UNHASHED)
+    return made
 
 
 @helper

@@ -18,6 +18,7 @@ from .cpython import (
     COUNT,
     FLAGS,
     LENGTH,
+    WEAK_REFERENCES,
     clear_weak_references,
     delete,
     drop,
@@ -37,7 +38,6 @@ MOST = 1 << 12  # objects in a list
 FIRST_SLOT = LENGTH
 NEXT_TRACKED = -16  # from an object: not 0 if the collector tracks it
 ALLOCATE, DEALLOCATE = 304, 48  # in a class: the functions in whose place these here are put
-WEAK_REFERENCES = 208  # in a class: where its objects have the list of weak references to them
 HAS_WEAK_REFERENCES_BEFORE, HAS_DICT_BEFORE = 1 << 3, 1 << 4  # among what a class can do
 
 

@@ -19,10 +19,11 @@ from .cpython import (
     new_result,
     new_tuple,
     own,
+    put,
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge
-from .signatures import SIZE, START, TENSORS, describe, known, tensor
+from .signatures import SIZE, START, TENSORS, describe, known, new_signature, new_tensors, tensor
 from .tensors import (
     can_take_fast_path,
     is_private,
@@ -38,7 +39,8 @@ from .traces import completed
 CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVE_PLANS = BOUND
 CALL_TRACE = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
-OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_PLAIN_CALLS = BOUND
+OPERATION_BY_TEMPLATE = OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_PLAIN_CALLS = BOUND
+OPERATION_PLAIN_BY_TEMPLATE = BOUND
 OPERATION_RUNTIME = OPERATION_TRACE_CLASS = BOUND
 OPERATION_FALLBACK = OPERATION_WITH_HISTORY = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
@@ -86,6 +88,8 @@ def from_trace(context, runtime, looks, history):
         is_shifted |= get(looks, START + 8 * k) != 0
     calls = item(context, OPERATION_PLAIN_CALLS if history == 0 else OPERATION_CALLS)
     found = known(calls, looks)
+    if found == 0 and has_failed() == 0:
+        found = new_by_template(context, runtime, looks, history)
     if found == 0:
         return 0
     out = 0
@@ -105,6 +109,26 @@ def from_trace(context, runtime, looks, history):
     drop(trace)
     drop(found)
     return out
+
+
+@helper
+def new_by_template(context, runtime, looks, history):
+    """What a template knows of such a call; 0 if there is none, or, and an exception is set, on failure."""
+    make = item(context, OPERATION_PLAIN_BY_TEMPLATE if history == 0 else OPERATION_BY_TEMPLATE)
+    signature, tensors, words = new_signature(looks), new_tensors(looks), stack_words(2)
+    if signature == 0 or tensors == 0:
+        drop(signature)
+        drop(tensors)
+        return 0
+    put(words, 0, signature)
+    put(words, 8, tensors)
+    made = new_result(make, words, 2, 0)
+    drop(signature)
+    drop(tensors)
+    if made == item(runtime, RUNTIME_NONE):
+        drop(made)
+        return 0
+    return made
 
 
 @helper

@@ -144,11 +144,27 @@ def tensor(looks, k):
 @helper
 def known(calls, looks):
     """What a dictionary has for this signature, with a reference; 0 for nothing."""
-    signature = new_tuple(get(looks, PARTS))
+    signature = new_signature(looks)
     if signature == 0:
         return 0
-    for k in range(get(looks, PARTS)):
-        fill(signature, k, own(get(looks, PART + 8 * k)))
     found = own(find(calls, signature))
     drop(signature)
     return found
+
+
+@helper
+def new_signature(looks):
+    """The signature as a tuple."""
+    signature = new_tuple(get(looks, PARTS))
+    for k in range(get(looks, PARTS) if signature != 0 else 0):
+        fill(signature, k, own(get(looks, PART + 8 * k)))
+    return signature
+
+
+@helper
+def new_tensors(looks):
+    """The tensors among the arguments, in a tuple."""
+    tensors = new_tuple(get(looks, TENSORS))
+    for k in range(get(looks, TENSORS) if tensors != 0 else 0):
+        fill(tensors, k, own(tensor(looks, k)))
+    return tensors

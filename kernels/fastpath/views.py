@@ -26,7 +26,7 @@ from .cpython import (
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge, new_place
-from .signatures import PART, SIZE, TENSORS, describe, known, tensor
+from .signatures import PART, SIZE, TENSORS, describe, known, new_signature, tensor
 from .tensors import can_take_fast_path, new_view, records_gradients, version_of, zero
 
 CACHED_VIEW_INPUTS = CACHED_VIEW_IS_MULTIPLE = CACHED_VIEW_IS_TUPLE = BOUND
@@ -34,10 +34,11 @@ CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
 CACHED_VIEW_OUTPUTS = CACHED_VIEW_PARTS = BOUND
 VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
 FUNCTION_CONTEXT = BOUND
-RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = RUNTIME_NONE = BOUND
-RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = RUNTIME_TUPLE_CLASS = SPEC_SHAPE = BOUND
-SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CACHED = VIEWS_FALLBACK = BOUND
-VIEWS_IN_BRACKETS = VIEWS_RUNTIME = BOUND
+RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = BOUND
+RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = BOUND
+RUNTIME_TUPLE_CLASS = SPEC_SHAPE = SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = BOUND
+TENSOR_SPEC = VIEWS_BY_TEMPLATE = VIEWS_CACHED = VIEWS_FALLBACK = VIEWS_IN_BRACKETS = BOUND
+VIEWS_RUNTIME = BOUND
 
 OUT_OF_RANGE = -(1 << 62)  # in the place of a number of elements
 
@@ -55,11 +56,30 @@ def view(function, arguments, count, names):
             if in_brackets and names == 0 and count & NUMBER_OF_ARGUMENTS == 2:
                 shift = shift_of_numbers(runtime, t, get(arguments, 8), looks)
             cached = known(item(context, VIEWS_CACHED), looks) if shift != OUT_OF_RANGE else 0
+            if cached == 0 and shift != OUT_OF_RANGE and has_failed() == 0:
+                cached = new_by_template(context, runtime, t, looks)
             made = views_of(runtime, t, cached, shift) if cached != 0 else 0
             drop(cached)
             if made != 0 or has_failed() != 0:
                 return made
     return new_result(item(context, VIEWS_FALLBACK), arguments, count, names)
+
+
+@helper
+def new_by_template(context, runtime, t, looks):
+    """What a template gives for such a call; 0 if there is none, or, and an exception is set, on failure."""
+    is_graded = history_of(runtime, t) != 0 and records_gradients(runtime)
+    signature, words = new_signature(looks), stack_words(2)
+    if signature == 0:
+        return 0
+    put(words, 0, signature)
+    put(words, 8, item(runtime, RUNTIME_TRUE if is_graded else RUNTIME_FALSE))
+    made = new_result(item(context, VIEWS_BY_TEMPLATE), words, 2, 0)
+    drop(signature)
+    if made == item(runtime, RUNTIME_NONE):
+        drop(made)
+        return 0
+    return made
 
 
 @helper

@@ -32,8 +32,8 @@ def user_cache() -> Path:
     """Find the user's folder for files that can be had again.
 
     Example:
-        >>> adjit.config.user_cache().name
-        '.cache'
+        >>> adjit.config.user_cache().is_absolute()
+        True
     """
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")

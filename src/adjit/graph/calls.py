@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ..schedule.jit import native
 from .fastpath import Fallback, Runtime, runtime
+from .node import TensorBase
 from .signature import Signature
 from .trace import Trace
 
 _calls = native.FastPath("operations", "call")
 
 
+# A call of a signature on some tensors, made by a template and kept; None if there is no template for it.
+ByTemplate = Callable[[Signature, tuple[TensorBase, ...]], object]
+
+
+class Calls(NamedTuple):
+    """Calls that came before, by signature, and what finds others."""
+
+    known: Mapping[Signature, object]
+    by_template: ByTemplate
+
+
+def no_template(signature: Signature, tensors: tuple[TensorBase, ...]) -> None:
+    """Find no others."""
+
+
 class OperationContext(NamedTuple):
     """What calls an op that launches kernels."""
 
     runtime: Runtime
-    calls: Mapping[Signature, object]  # those that came before, by signature
-    plain_calls: Mapping[Signature, object]  # those of them whose results have no history
+    calls: Mapping[Signature, object]
+    by_template: ByTemplate
+    plain_calls: Mapping[Signature, object]  # those whose results have no history
+    plain_by_template: ByTemplate
     trace_class: type
     fallback: Fallback
     with_history: Fallback  # that where gradients are wanted, and all is as usual
@@ -29,33 +47,32 @@ native.register_layout(OPERATION=OperationContext)
 
 
 def short(
-    known: Mapping[Signature, object],
+    calls: Calls,
     fallback: Fallback,
     *,
-    plain: Mapping[Signature, object] | None = None,
+    plain: Calls | None = None,
     with_history: Fallback | None = None,
     first: bool = False,
 ) -> Fallback:
-    """`fallback`, recorded without it where such a call is among the known ones; `first` says whether it gives
-    the first result alone. Calls without history are looked for in `plain`, if that is given; for others there
-    may be another fallback.
+    """`fallback`, recorded without it where such a call is known; `first` says whether it gives the first
+    result alone. Calls without history are looked for in `plain`, if that is given; for others there may be
+    another fallback.
     """
-    return _calls.function(fallback, _context(known, plain, fallback, with_history, first))
+    return _calls.function(fallback, _context(calls, plain, fallback, with_history, first))
 
 
-def compile_calls(op: native.Native, known: Mapping[Signature, object], fallback: Fallback) -> None:
+def compile_calls(op: native.Native, calls: Calls, fallback: Fallback) -> None:
     """Have calls of `op` itself, for which `fallback` does the same in Python, go to machine code."""
-    _calls.bind(op, _context(known, None, fallback, None, False))
+    _calls.bind(op, _context(calls, None, fallback, None, False))
 
 
 def _context(
-    known: Mapping[Signature, object],
-    plain: Mapping[Signature, object] | None,
+    calls: Calls,
+    plain: Calls | None,
     fallback: Fallback,
     with_history: Fallback | None,
     first: bool,
 ) -> OperationContext:
-    without = known if plain is None else plain
     return OperationContext(
-        runtime(), known, without, Trace, fallback, with_history or fallback, first
+        runtime(), *calls, *(plain or calls), Trace, fallback, with_history or fallback, first
     )

@@ -19,8 +19,14 @@ from .levels import level_of, tracers
 from .links import links_of
 from .node import TensorBase
 from .normalized import Remembered, note_call, remembering
-from .operation import NormalizedCall, OperationCall, as_new, keep_draws, resized, trace_alone
-from .other_sizes import OtherSizes
+from .operation import (
+    NormalizedCall,
+    OperationCall,
+    as_new,
+    resized,
+    trace_alone,
+)
+from .other_sizes import OtherSizes, form_of
 from .record import is_tensor, needs_grad
 from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of
 from .state import state
@@ -55,7 +61,11 @@ def composed(function: _F) -> _F:
             raise
 
     made = calls.short(
-        known.calls, fallback, plain=known.plain_calls, with_history=with_history, first=True
+        known.all_calls,
+        fallback,
+        plain=known.all_plain_calls,
+        with_history=with_history,
+        first=True,
     )
     remembering[made] = known
     on_default_change(known.forget)
@@ -88,12 +98,12 @@ def _called(
 
     if call.trace is None:
         again = functools.partial(_plainly, known)
-        found = resized(known.plain_sizes, signature, args, kwargs, again, trace_alone)
-        call.trace = found or SEEN_ONCE
-        keep_draws(call)
-        if isinstance(call.trace, Trace):
-            known.plain_sizes.keep(known.plain_calls, signature, known.function, is_made=True)
+        said = form_of(signature)
+        found = resized(known.plain_sizes, said, args, kwargs, again, trace_alone)
+        if found is not None:
+            known.keep_plain(signature, found, said)
             return made(*args, **kwargs)  # machine code can go on
+        call.trace = SEEN_ONCE
     elif call.trace is SEEN_ONCE:
         return call.remember(operands, body)
     elif isinstance(call.trace, Trace):

@@ -121,10 +121,12 @@ def export(
             if isinstance(fallback, native.Native):
                 return fallback
             if op:
-                return calls.short(op.calls, fallback)
+                return calls.short(op.all_calls, fallback)
             if known is None:
                 return fallback
-            return calls.short(known.calls, fallback, plain=known.plain_calls, first=known.is_first)
+            return calls.short(
+                known.all_calls, fallback, plain=known.all_plain_calls, first=known.is_first
+            )
 
         if public:
             for n in names:

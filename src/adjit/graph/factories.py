@@ -12,7 +12,7 @@ from . import calls, wrong_types
 from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
 from .operation import KnownCalls, OperationCall, keep_draws, resized, trace_alone
-from .other_sizes import OtherSizes
+from .other_sizes import OtherSizes, form_of
 from .record import tensor_classes
 from .signature import Argument, Arguments, NamedArguments, Signature, all_exchanged, signature_of
 from .state import state
@@ -128,10 +128,11 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             ) -> Results:
                 return function(*args, **kwargs)
 
-            found.trace = resized(memory.sizes, signature, args, kwargs, again, trace_alone)
+            said = form_of(signature)
+            found.trace = resized(memory.sizes, said, args, kwargs, again, trace_alone)
             if found.trace is not None:
                 keep_draws(found)
-                memory.sizes.keep(memory.calls, signature, function, is_made=True)
+                memory.sizes.keep(memory.calls, signature, function, said, is_made=True)
         if isinstance(found.trace, Trace):
             starts = tuple([t._offset for t in operands]) if operands else None
             values = tuple([t._storage.value for t in operands])
@@ -157,5 +158,5 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             wrong_types.tell(function, function.__name__, args, kwargs)
             raise
 
-    made = calls.short(memory.calls, fallback)
+    made = calls.short(calls.Calls(memory.calls, calls.no_template), fallback)
     return cast(_F, made)

@@ -83,11 +83,11 @@ class Spec:
         return self.extent * self.dtype.itemsize
 
 
-_specs: dict[tuple[object, ...], Spec] = {}
+specs: dict[tuple[object, ...], Spec] = {}
 _dense: dict[tuple[object, ...], Spec] = {}  # those in C order, by shape, dtype and device
 MAX_SPECS = 1 << 16
 # Those that templates have made, which go again, the oldest first: with ever other sizes few come back.
-_made_once: deque[tuple[object, ...]] = deque()
+_made_once: deque[tuple[Size, Shape, dtype]] = deque()
 MOST_MADE_ONCE = 1 << 11
 
 
@@ -111,11 +111,11 @@ def spec_of(
     )
     if reported is not None:
         key = (shape, strides, kind, place, reported)
-    spec = _specs.get(key)
+    spec = specs.get(key)
     if spec is None:
-        if len(_specs) >= MAX_SPECS:
-            _specs.clear()
-        spec = _specs[key] = Spec(Size(shape), tuple(strides), kind, place, reported)
+        if len(specs) >= MAX_SPECS:
+            specs.clear()
+        spec = specs[key] = Spec(Size(shape), tuple(strides), kind, place, reported)
     return spec
 
 
@@ -124,21 +124,27 @@ def known_spec(
 ) -> Spec:
     """The shared spec on the CPU, where what follows from its shape and strides is known."""
     key = shape, strides, kind
-    spec = _specs.get(key)
+    spec = specs.get(key)
     if spec is None:
-        if len(_specs) >= MAX_SPECS:
-            _specs.clear()
-        spec = _specs[key] = Spec.__new__(Spec)
+        if len(specs) >= MAX_SPECS:
+            specs.clear()
+        spec = Spec.__new__(Spec)
         spec.shape, spec.strides, spec.dtype, spec.device = shape, strides, kind, CPU
         spec.chosen, spec.reported, spec.ndim = False, strides, len(shape)
         spec.numel, spec.contiguous, spec.extent = numel, contiguous, extent
         spec._form_and_numbers = None
-        _made_once.append(key)
-        if len(_made_once) > MOST_MADE_ONCE:
-            oldest = _made_once.popleft()
-            _specs.pop(oldest, None)
-            _dense.pop((*oldest[0], oldest[2], CPU), None)  # type: ignore[misc]  # or there would be two
+        keep_spec(key, spec)
     return spec
+
+
+def keep_spec(key: tuple[Size, Shape, dtype], spec: Spec) -> None:
+    """Keep a spec that a template has made, until some more have come."""
+    specs[key] = spec
+    _made_once.append(key)
+    if len(_made_once) > MOST_MADE_ONCE:
+        oldest = _made_once.popleft()
+        specs.pop(oldest, None)
+        _dense.pop((*oldest[0], oldest[2], CPU), None)  # or there would be two
 
 
 def as_reported(spec: Spec) -> Spec:

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar, cast
 
 from ..dtypes import on_default_change
 from ..unknown import inquiries
-from . import calls, wrong_types
+from . import wrong_types
+from .calls import Calls, short
 from .levels import level_of, tracers
 from .node import Spec, TensorBase
 from .operation import (
@@ -23,9 +24,11 @@ from .operation import (
     OperationCall,
     ResizedCall,
     as_new,
+    calls_of,
+    keep_draws,
     resized,
 )
-from .other_sizes import OtherSizes
+from .other_sizes import Form, OtherSizes, form_of
 from .record import needs_grad, tensor_classes
 from .registry import registry
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
@@ -73,8 +76,9 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
             raise
         return out[0] if first else out
 
-    made = calls.short(known, fallback, first=first)
-    remembering[made] = remembered = Remembered(known, known, run, first, sizes, sizes)
+    remembered = Remembered(known, known, run, first, sizes, sizes)
+    made = short(remembered.all_calls, fallback, first=first)
+    remembering[made] = remembered
     on_default_change(remembered.forget)
     return cast(_F, made)
 
@@ -95,11 +99,50 @@ class Remembered(NamedTuple):
     sizes: OtherSizes
     plain_sizes: OtherSizes
 
+    @property
+    def all_calls(self) -> Calls:
+        """The calls that are known, and those that templates make."""
+        return calls_of(self.calls, self.sizes)
+
+    @property
+    def all_plain_calls(self) -> Calls:
+        """Those whose results have no history."""
+        if self.plain_calls is self.calls:
+            return self.all_calls
+        return Calls(self.plain_calls, functools.partial(_plain_by_template, self))
+
+    def keep_plain(
+        self, signature: Signature, trace: Trace, said: tuple[Form, tuple[int, ...]] | None
+    ) -> OperationCall:
+        """Keep a call without history, given what a template has recorded."""
+        call = OperationCall(None)
+        call.trace = trace
+        keep_draws(call)
+        if len(self.plain_calls) >= MAX_TRACES:
+            self.plain_calls.clear()
+        self.plain_calls[signature] = call
+        self.plain_sizes.keep(self.plain_calls, signature, self.function, said, is_made=True)
+        return call
+
     def forget(self) -> None:
         """Have all calls run the function."""
         self.calls.clear()
         self.plain_calls.clear()
         self.plain_sizes.clear()
+
+
+def _plain_by_template(
+    known: Remembered, signature: Signature, operands: tuple[TensorBase, ...]
+) -> OperationCall | None:
+    """A call without history that comes for the first time, made by a template that is there, and kept; None if
+    there is none."""
+    sizes = known.plain_sizes
+    said = form_of(signature) if sizes.families else None
+    found = None if said is None else sizes.made_by_template(*said)
+    if found is None:
+        return None
+    assert isinstance(found, Trace)
+    return known.keep_plain(signature, found, said)
 
 
 remembering: dict[Callable[..., Results], Remembered] = {}
@@ -148,7 +191,8 @@ def learn_call(
         found = calls.pop()
         return found.op.with_kin(trace, found.args, found.kwargs, operands)
 
-    made = resized(sizes, key, args, kwargs, body, finish)
+    said = form_of(key)
+    made = resized(sizes, said, args, kwargs, body, finish)
     if made is None:
         return False
     call = OperationCall(made.op)
@@ -156,7 +200,7 @@ def learn_call(
     if len(known) >= MAX_TRACES:
         known.clear()
     known[key] = call
-    sizes.keep(known, key, made.op.name, is_made=True)
+    sizes.keep(known, key, made.op.name, said, is_made=True)
     # Else the op learns how the results get their history.
     return not any(map(needs_grad, tensors)) or made.op.knows_saves(call, tensors)
 

@@ -130,6 +130,8 @@ class OpRecord(GradContext):
         "compute", "differentiable", "floating", "kin", "numbers", "operands", "over", "recipe", "uniform",
         "vjps", "vjps_by_spec", "vjps_on_tensors", "whole",
     )  # fmt: skip
+    of_sizes = ("recipe", "operands")
+    of_its_own = ("vjps", "vjps_by_spec", "vjps_on_tensors")
 
     def __init__(
         self,
@@ -158,17 +160,3 @@ class OpRecord(GradContext):
         self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # for a tensor `g`: by its spec too
         # The vjps of those that one template has made.
         self.kin: MemoryOfSizes | None = None
-
-    def parts_with_sizes(self) -> tuple[object, ...]:
-        """What `resized` takes."""
-        return self.recipe, self.operands
-
-    def resized(self, recipe: Recipe, operands: tuple[Spec | None, ...]) -> OpRecord:
-        """The same for operands of other sizes."""
-        made = OpRecord.__new__(OpRecord)
-        made.recipe, made.over, made.operands, made.kin = recipe, None, operands, self.kin
-        made.numbers, made.compute, made.whole = self.numbers, self.compute, self.whole
-        made.floating, made.uniform = self.floating, self.uniform
-        made.differentiable = self.differentiable
-        made.vjps, made.vjps_on_tensors, made.vjps_by_spec = {}, {}, {}
-        return made

@@ -30,7 +30,7 @@ from .node import (
     is_bare,
     node_class,
 )
-from .other_sizes import OtherSizes, form_of, spec_like, stand_in, with_numbers
+from .other_sizes import Form, OtherSizes, form_of, spec_like, stand_in, with_numbers
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
 from .saved import FREED, Kept, inference_save_error, pack, unpack
@@ -309,8 +309,13 @@ class Operation(native.Native):
         self.sizes = OtherSizes()
         on_default_change(self.calls.clear)
         on_default_change(self.sizes.clear)
-        calls.compile_calls(self, self.calls, MethodType(type(self).__call__, self))
+        calls.compile_calls(self, self.all_calls, MethodType(type(self).__call__, self))
         registry.setdefault(self.name, self)
+
+    @property
+    def all_calls(self) -> calls.Calls:
+        """The calls that are known, and those that templates make."""
+        return calls_of(self.calls, self.sizes)
 
     def vjp(self, function: Body) -> Operation:
         """Attach the pullback: its parameter names say what is saved.
@@ -455,10 +460,11 @@ class Operation(native.Native):
         ) -> Results:
             return as_new(self.function(*args, **kwargs), args)
 
-        found = resized(self.sizes, signature, args, kwargs, body, self.with_kin)
+        said = form_of(signature)
+        found = resized(self.sizes, said, args, kwargs, body, self.with_kin)
         if found is not None:
             call.adopt(found)
-            self.sizes.keep(self.calls, signature, self.name, is_made=True)
+            self.sizes.keep(self.calls, signature, self.name, said, is_made=True)
 
     def with_kin(
         self, trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int
@@ -874,21 +880,24 @@ def _save_plan_of(fn: GradNode) -> SavePlan:
 
 def resized(
     sizes: OtherSizes,
-    signature: Signature,
+    said: tuple[Form, tuple[int, ...]] | None,
     args: Arguments,
     kwargs: NamedArguments,
     body: Callable[[Arguments, NamedArguments, Sequence[TensorBase]], Results],
     finish: Callable[[Trace, Arguments, NamedArguments, int], _T],
 ) -> _T | None:
     """What `finish` makes of the trace of a call that comes for the first time, made as for others that differ
-    in numbers alone; None if that is not done.
+    in numbers alone; None if that is not done. `said` has the form of its signature, and the numbers.
 
     `body` gets arguments, and the tensors among them; `finish` these arguments, and how many tensors there are.
     """
-    found = None if inquiries else form_of(signature)
-    if found is None:
+    if said is None or inquiries:
         return None
-    form, numbers = found
+    form, numbers = said
+    tensors: list[TensorBase] = []
+    describe((*args, *kwargs.values()), [], tensors)
+    # What makes others holds no memory, and means the same when these tensors have changed.
+    args, kwargs = all_exchanged(args, kwargs, [stand_in(t._spec) for t in tensors])
 
     def make(given: Iterator[int]) -> _T:
         operands: list[TensorBase] = []
@@ -901,6 +910,32 @@ def resized(
         return finish(entry, others, named, len(operands))
 
     return sizes.made(form, numbers, make)
+
+
+def calls_of(known: KnownCalls, sizes: OtherSizes) -> calls.Calls:
+    """The calls that are known, and those that templates for other sizes make."""
+    return calls.Calls(known, functools.partial(_by_template, known, sizes))
+
+
+def _by_template(
+    known: KnownCalls, sizes: OtherSizes, signature: Signature, operands: tuple[TensorBase, ...]
+) -> OperationCall | None:
+    """A call that comes for the first time, made by a template that is there, and kept; None if there is
+    none."""
+    said = form_of(signature) if sizes.families else None
+    found = None if said is None else sizes.made_by_template(*said)
+    if found is None:
+        return None
+    assert isinstance(found, ResizedCall)
+    call = OperationCall(found.op)
+    call.adopt(found)
+    if len(known) >= MAX_TRACES:
+        known.clear()
+    known[signature] = call
+    sizes.keep(known, signature, found.op.name, said, is_made=True)
+    if state.grad and any(map(needs_grad, operands)):
+        found.op.knows_saves(call, operands)
+    return call
 
 
 def trace_alone(made: Trace, args: Arguments, kwargs: NamedArguments, tensors: int) -> Trace:

@@ -13,18 +13,19 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from .. import config
 from ..devices import device
 from ..dtypes import dtype
 from ..schedule import settle as settling
+from ..schedule.jit import native
 from ..shapes import Size
 from .node import Node, Spec, TensorBase, spec_of
 from .record import MOST_MET_ONCE, is_met_again, make_storage, make_tensor, new_node
 from .signature import Argument
 from .state import observers, state
-from .templates import UNKNOWN_VALUE, Numbers, Template, inquire
+from .templates import UNKNOWN_VALUE, Numbers, Template, first_made, inquire
 
 Form = tuple[Hashable, ...]  # what is left of a signature without its numbers
 
@@ -70,23 +71,23 @@ class Family:
 
     def made_by_template(self, numbers: Numbers) -> object:
         """What a template gives that is there; None if there is none for these numbers."""
-        for template in self.templates:
-            found = template(numbers)
-            if found is not None:
-                if template is not self.templates[0]:
-                    self._put_first(template)
-                return found
-        return None
+        templates = self.templates
+        found = first_made(templates, numbers)
+        if found is None:
+            return None
+        if found[1]:
+            self._put_first(templates[found[1]])
+        return found[0]
 
     def _inquired(self, numbers: Numbers, make: Callable[[Iterator[int]], object]) -> object:
         """What a new template gives; where few numbers differ others may be axes, which have to be known."""
         patterns = {tuple(map(operator.eq, numbers, other)): other for other in self.met}
         for pattern in sorted(patterns, key=sum, reverse=True)[:MOST_PATTERNS]:
             made = inquire(patterns[pattern], numbers, make)
-            found = None if made is None else made(numbers)
+            found = None if made is None else first_made([made], numbers)
             if made is not None and found is not None:
                 self._put_first(made)
-                return found
+                return found[0]
         self.next_inquiry = 2 * self.misses  # sizes were special, or Python does not go on
         return None
 
@@ -163,7 +164,7 @@ class OtherSizes:
 # ----- forms and numbers -----
 
 
-def form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
+def _form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
     """What is left of a signature without its numbers, and these; None where no other sizes are looked for."""
     form: list[Hashable] = []
     numbers: list[int] = []
@@ -180,7 +181,7 @@ def form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
             form.append(len(part))
         elif before is int and isinstance(part, int):
             numbers.append(part)
-        elif part.__class__ in _IN_FORMS:
+        elif part.__class__ in IN_FORMS:
             form.append(part)
         else:  # which may have sizes in it
             return None
@@ -188,7 +189,29 @@ def form_of(parts: Sequence[object]) -> tuple[Form, Numbers] | None:
     return tuple(form), tuple(numbers)
 
 
-_IN_FORMS = {type, int, str, bool, float, type(None), dtype, device}
+IN_FORMS = {type, int, str, bool, float, type(None), dtype, device}
+
+
+class FormsContext(NamedTuple):
+    """What takes signatures apart."""
+
+    fallback: Callable[[Sequence[object]], tuple[Form, Numbers] | None]
+    none: None
+    spec_class: type
+    size_class: type
+    int_class: type
+    tuple_class: type
+    in_forms: set[type]
+    form_and_numbers: str  # the name of an attribute of specs
+
+
+native.register_layout(FORMS=FormsContext)
+form_of = native.FastPath("templates", "form_of").function(
+    _form_of,
+    FormsContext(
+        _form_of, None, Spec, Size, int, tuple, IN_FORMS, native.named(Spec, "form_and_numbers")
+    ),
+)
 
 
 def spec_like(spec: Spec, numbers: Iterator[int]) -> Spec:

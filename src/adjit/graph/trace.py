@@ -68,6 +68,7 @@ class Trace:
     """
 
     __slots__ = ("draws", "many", "outputs", "steps", "storages", "unaliased")
+    of_sizes = ("steps", "storages", "outputs")
 
     def __init__(
         self,
@@ -88,19 +89,6 @@ class Trace:
     def writes_over(self, operands: int) -> bool:
         """Whether it writes into the memory of an operand, which may hold more than that, or in its place."""
         return any(step.recipe.write and step.places[0] < operands for step in self.steps)
-
-    def parts_with_sizes(self) -> tuple[object, ...]:
-        """What `resized` takes."""
-        return self.steps, self.storages, self.outputs
-
-    def resized(
-        self,
-        steps: list[TracedNode],
-        storages: list[NewStorage],
-        outputs: list[Output | int | None],
-    ) -> Trace:
-        """The same for operands of other sizes."""
-        return Trace(steps, storages, outputs, self.many)
 
     def record(
         self,

@@ -47,17 +47,12 @@ class ViewPullback:
     """
 
     __slots__ = ("arguments", "lift", "view")
+    of_sizes = ("arguments",)
 
     def __init__(
         self, view: Callable[..., NewTensor], arguments: Arguments, lift: Callable[..., Arguments]
     ) -> None:
         self.view, self.arguments, self.lift = view, arguments, lift
-
-    def parts_with_sizes(self) -> tuple[object, ...]:
-        """What `resized` takes."""
-        return self.view, self.arguments, self.lift
-
-    resized = classmethod(lambda cls, *parts: cls(*parts))
 
     def __call__(self, g: NewTensor) -> NewTensor:
         return self.view(g, *self.arguments)
@@ -75,6 +70,8 @@ class ViewVjp(GradContext):
     """
 
     __slots__ = ("function", "kin", "lasts", "numbers", "offset", "remake", "traces")
+    of_sizes = ("function", "offset")
+    of_its_own = ("traces",)
 
     def __init__(self, function: Pullback, offset: int | None = None) -> None:
         self.function, self.offset, self.lasts = function, offset, False
@@ -84,16 +81,6 @@ class ViewVjp(GradContext):
         self.kin: OtherSizes | None = None
         self.numbers: tuple[int, ...] = ()
         self.remake: Callable[[Iterator[int]], ViewVjp] | None = None
-
-    def parts_with_sizes(self) -> tuple[object, ...]:
-        """What `resized` takes."""
-        return self.function, self.offset
-
-    def resized(self, function: Pullback, offset: int | None) -> ViewVjp:
-        """The same of views of other sizes."""
-        made = ViewVjp(function, offset)
-        made.lasts, made.kin = True, self.kin
-        return made
 
     def trace_of(self, grads: Specs) -> TraceEntry | None:
         """What it records for gradients with these specs, made by a template."""

@@ -18,10 +18,10 @@ from ..schedule.settle import ask_for_machine_code
 from . import record, wrong_types
 from .fastpath import Fallback, Runtime, runtime
 from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
-from .other_sizes import OtherSizes, form_of, spec_like, stand_in, with_numbers
+from .other_sizes import Form, OtherSizes, form_of, spec_like, stand_in, with_numbers
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .state import record_gradients, state
-from .templates import Unresizable
+from .templates import Numbers, Unresizable
 from .trace import usable
 from .view import ViewVjp
 
@@ -43,20 +43,7 @@ class CachedView:
     """The views that a call gives, and their backward side, if any was."""
 
     __slots__ = ("inputs", "is_multiple", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
-
-    def parts_with_sizes(self) -> tuple[object, ...]:
-        """What `resized` takes."""
-        return self.parts, self.vjp, self.inputs, self.outputs
-
-    def resized(
-        self, parts: tuple[ViewPart, ...], vjp: GradContext | None, inputs: Specs, outputs: Specs
-    ) -> CachedView:
-        """The same of a tensor of other sizes."""
-        made = CachedView.__new__(CachedView)
-        made.parts, made.vjp, made.inputs, made.outputs = parts, vjp, inputs, outputs
-        made.is_tuple, made.is_multiple = self.is_tuple, self.is_multiple
-        made.op, made.node_class = self.op, self.node_class
-        return made
+    of_sizes = ("parts", "vjp", "inputs", "outputs")
 
     def __init__(
         self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool, is_multiple: bool, shift: int
@@ -77,6 +64,9 @@ class CachedView:
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 
+Remake = Callable[[Iterator[int]], CachedView]
+
+
 class ViewsContext(NamedTuple):
     """What makes views of cached."""
 
@@ -84,6 +74,7 @@ class ViewsContext(NamedTuple):
     cached: dict[Signature, CachedView]
     fallback: Fallback
     in_brackets: bool  # whether the argument behind the tensor is a key
+    by_template: Callable[[Signature, bool], CachedView | None]  # what is not among the cached
 
 
 native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsContext)
@@ -123,7 +114,7 @@ def caches_views(
             raise
         return out
 
-    context = ViewsContext(runtime(), cached, view, in_brackets)
+    context = ViewsContext(runtime(), cached, view, in_brackets, others.by_template)
     made: Callable[..., NewTensor] = _views.function(view, context)
     return made
 
@@ -131,7 +122,7 @@ def caches_views(
 class OtherViews:
     """What a view op remembers: what it gave, and templates for tensors of other sizes."""
 
-    __slots__ = ("cached", "function", "in_brackets", "one_by_one", "sizes", "within")
+    __slots__ = ("cached", "function", "in_brackets", "one_by_one", "remakes", "sizes", "within")
 
     def __init__(
         self, cached: dict[Signature, CachedView], function: Callable[..., NewTensor], in_brackets: bool,
@@ -140,6 +131,8 @@ class OtherViews:
         self.cached, self.function = cached, function
         self.in_brackets, self.one_by_one, self.within = in_brackets, one_by_one, within
         self.sizes = OtherSizes()
+        # What calls do on other numbers, by whether gradients are recorded and by the form of their signature.
+        self.remakes: dict[tuple[bool, Form], Remake] = {}
 
     def remember(self, args: Arguments, kwargs: NamedArguments, made: NewTensor) -> None:
         """Remember what a call gave, if these are views of its tensor, outputs of one function."""
@@ -218,11 +211,34 @@ class OtherViews:
         view = self.sizes.made((is_graded, form), numbers, remake)
         if view is None:
             return False
+        if len(self.remakes) >= MAX_VIEWS:
+            self.remakes.clear()
+        self.remakes.setdefault((is_graded, form), remake)
+        self._keep(key, found, is_graded, view)
+        return True
+
+    def by_template(self, key: Signature, is_graded: bool) -> CachedView | None:
+        """What a call of a signature gives, made by a template that is there, and remembered; None if there is
+        none."""
+        found = form_of(key) if self.remakes else None
+        if found is None or (is_graded, found[0]) not in self.remakes:
+            return None
+        view = self.sizes.made_by_template((is_graded, found[0]), found[1])
+        if view is None:
+            return None
+        assert isinstance(view, CachedView)
+        self._keep(key, found, is_graded, view)
+        return view
+
+    def _keep(
+        self, key: Signature, found: tuple[Form, Numbers], is_graded: bool, view: CachedView
+    ) -> None:
+        """Remember what a template has made, of a signature with this form and these numbers."""
         if isinstance(view.vjp, ViewVjp):
-            view.vjp.numbers, view.vjp.remake = numbers, functools.partial(_vjp_of, remake)
+            remake = self.remakes[is_graded, found[0]]
+            view.vjp.numbers, view.vjp.remake = found[1], functools.partial(_vjp_of, remake)
         self.cached[key] = view
         self.sizes.keep(self.cached, key, self.function, (is_graded, found), is_made=True)
-        return True
 
     def _remade(
         self,
@@ -251,7 +267,7 @@ class OtherViews:
         return found
 
 
-def _vjp_of(remake: Callable[[Iterator[int]], CachedView], given: Iterator[int]) -> ViewVjp:
+def _vjp_of(remake: Remake, given: Iterator[int]) -> ViewVjp:
     vjp = remake(given).vjp
     assert isinstance(vjp, ViewVjp)
     return vjp

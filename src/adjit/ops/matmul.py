@@ -787,7 +787,7 @@ def right_operator(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-add_method("__matmul__", short(remembering[matmul].calls, left_operator))
+add_method("__matmul__", short(remembering[matmul].all_calls, left_operator))
 add_method("__rmatmul__", right_operator)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -46,6 +45,7 @@ class Step:
     """One kernel over `n` units of work, split over threads down to `grain` units."""
 
     __slots__ = ("grain", "n", "source")
+    of_sizes = ("n", "grain")
 
     def __init__(self, source: Source, n: int, grain: int) -> None:
         self.source, self.n, self.grain = source, n, max(grain, 1)
@@ -147,13 +147,25 @@ class Wanted(NamedTuple):
     free: list[Any] | None  # where the pool keeps blocks of that size, if they are small
 
 
-_serials = itertools.count()
+serials = itertools.count()
 
 
-@functools.cache
-def _memory_of_one(size: int) -> tuple[tuple[int, ...], tuple[Wanted, ...]]:
-    """The memory of a single result, by its size class, of which there are some hundred."""
-    return (size,), (Wanted(size, free_small.get(size)),)
+class MemoryOfOne(NamedTuple):
+    """The memory of a single result."""
+
+    sizes: tuple[int]
+    wants: tuple[Wanted]
+
+
+memories: dict[int, MemoryOfOne] = {}  # by size class, of which there are some hundred
+
+
+def memory_of_one(size: int) -> MemoryOfOne:
+    """The memory of a single result of a size class."""
+    found = memories.get(size)
+    if found is None:
+        found = memories[size] = MemoryOfOne((size,), (Wanted(size, free_small.get(size)),))
+    return found
 
 
 def place_of(specs: tuple[Any, ...]) -> device:
@@ -289,7 +301,7 @@ class Recipe(MemoryUse):
         scratch: int = 0,
         fallible: Callable[[tuple[int, ...]], Exception] | None = None,
     ) -> None:
-        self.name, self.serial = name, next(_serials)
+        self.name, self.serial = name, next(serials)
         self.inputs, self.outputs = inputs, outputs
         self.spec = outputs[0] if outputs else None
         self.itemsizes = tuple([0 if s is None else s.dtype.itemsize for s in inputs])
@@ -330,7 +342,7 @@ class Recipe(MemoryUse):
     ) -> Recipe:
         """The same on operands of other sizes; `alias` is True where that is itself."""
         made = Recipe.__new__(Recipe)
-        made.name, made.serial = self.name, next(_serials)
+        made.name, made.serial = self.name, next(serials)
         made.inputs, made.outputs, made.spec = inputs, outputs, outputs[0] if outputs else None
         made.itemsizes, made.device, made.crosses = self.itemsizes, CPU, False
         made.steps, made.constants = steps, constants
@@ -344,7 +356,7 @@ class Recipe(MemoryUse):
             step, size = steps[0], size_class(made.spec.nbytes)
             made.large = step.n >= 2 * step.grain
             made.nbytes = size
-            made.sizes, made.wants = _memory_of_one(size)
+            made.sizes, made.wants = memory_of_one(size)
             address, words = step.source.address, self.count - bool(self.write)
             made.head = (address, step.n, step.grain, words) if address else ()
         else:
