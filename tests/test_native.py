@@ -444,6 +444,8 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
     (turning.flip, "flip"): (arrays(SQUARE), [((0,), {}), (((0, -1),), {})]),
     (turning.roll, "roll"): (arrays(SQUARE), [((1, 0), {}), (((1, 2), (0, 1)), {})]),
     (lists.repeat, "repeat"): (arrays(SQUARE), [((2, 1), {}), (((2, 2, 1),), {})]),
+    (joining.cat, "cat"): (arrays(SQUARE, SQUARE), [lambda x, y: ([x, y], 1), lambda x, y: ((x, y),)]),
+    (joining.stack, "stack"): (arrays(SQUARE, SQUARE), [lambda x, y: ([x, y], -1)]),
     (rows.index_select, "index_select"): (
         arrays(SQUARE, (2,), places={1}), [lambda x, i: (x, 1, i)]
     ),
@@ -1613,7 +1615,7 @@ def test_lists_are_joined_without_their_fallbacks(name, monkeypatch):
 
     expected = [results(form) for form in forms for _ in range(3)][2::3]
     with monkeypatch.context() as patch:
-        patch.setattr(joining, "recipe_key", lambda *_: pytest.fail("the fallback was called"))
+        patch.setattr(joining, "check_tensors", lambda *_: pytest.fail("the fallback was called"))
         for form, array_, wanted in zip(forms, arrays, expected, strict=True):
             out, given, gradients, kind = results(form)
             assert np.array_equal(out.numpy(), array_([t.numpy() for t in given]))

@@ -31,9 +31,11 @@ from ..graph.node import (
     leaves,
     sequence,
 )
-from ..graph.operation import SavePlan
+from ..graph.operation import SavePlan, resized, trace_alone
+from ..graph.other_sizes import OtherSizes, form_of, stand_in
 from ..graph.primitives import is_filled_with_zeros
 from ..graph.record import as_tensor, as_tensors
+from ..graph.signature import Arguments, NamedArguments
 from ..graph.state import observers, record_gradients, resume_gradients, state
 from ..graph.trace import Trace, TraceEntry, remembered
 from ..graph.view import ViewVjp
@@ -195,12 +197,27 @@ def unbroadcast_and_cast(g: TensorBase, spec: Spec | None) -> NewTensor:
         return g
     if state.grad:
         return _unbroadcast_and_cast(g, spec)
-    return remembered(
-        _unbroadcast_traces, (g._spec, spec), (g,), lambda: _unbroadcast_and_cast(g, spec)
-    )
+    key = found, spec
+    if key not in _unbroadcast_traces:
+        _learn_unbroadcast(key)
+    return remembered(_unbroadcast_traces, key, (g,), lambda: _unbroadcast_and_cast(g, spec))
 
 
 _unbroadcast_traces: dict[tuple[Spec, Spec], TraceEntry] = {}
+_unbroadcast_sizes = OtherSizes()
+
+
+def _learn_unbroadcast(key: tuple[Spec, Spec]) -> None:
+    """Remember what is recorded for these specs, made by a template of those that differ in numbers alone."""
+    said, args = form_of(key), (stand_in(key[0]), key[1])
+
+    def run(args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]) -> NewTensor:
+        return _unbroadcast_and_cast(*args)
+
+    made = resized(_unbroadcast_sizes, said, args, {}, run, trace_alone)
+    if made is not None:
+        _unbroadcast_traces[key] = made
+        _unbroadcast_sizes.keep(_unbroadcast_traces, key, "unbroadcast", said, is_made=True)
 
 
 def _unbroadcast_and_cast(g: TensorBase, spec: Spec) -> NewTensor:

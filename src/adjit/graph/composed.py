@@ -18,7 +18,7 @@ from . import calls, wrong_types
 from .levels import level_of, tracers
 from .links import links_of
 from .node import TensorBase
-from .normalized import Remembered, note_call, remembering
+from .normalized import Remembered, learn_call, note_call, remembering
 from .operation import (
     NormalizedCall,
     OperationCall,
@@ -44,18 +44,19 @@ def composed(function: _F) -> _F:
     """
     run = cast(Callable[..., Results], function)
     known = Remembered({}, {}, run, True, OtherSizes(), OtherSizes())
+    finds_op = [False]  # whether it did the last time
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         try:
-            return _called(known, made, args, kwargs)
+            return _called(known, made, finds_op, args, kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
             raise
 
     def with_history(*args: Argument, **kwargs: Argument) -> Results:
         try:
-            return _recorded(known, args, kwargs)
+            return _recorded(known, made, finds_op, args, kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
             raise
@@ -73,13 +74,17 @@ def composed(function: _F) -> _F:
 
 
 def _called(
-    known: Remembered, made: Callable[..., Results], args: Arguments, kwargs: NamedArguments
+    known: Remembered,
+    made: Callable[..., Results],
+    finds_op: list[bool],
+    args: Arguments,
+    kwargs: NamedArguments,
 ) -> Results:
     traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
     if traced or state.levels or not usable():
         return _first_of(known.function(*args, **kwargs))
     if state.grad and (_is_wanted(args) or _is_wanted(kwargs.values())):
-        return _recorded(known, args, kwargs)
+        return _recorded(known, made, finds_op, args, kwargs)
     operands: list[TensorBase] = []
     signature = signature_of(args, kwargs, operands)
     try:
@@ -138,10 +143,21 @@ def _is_linked(part: Argument) -> bool:
     return is_tensor(part) and bool(links_of(part._storage))
 
 
-def _recorded(known: Remembered, args: Arguments, kwargs: NamedArguments) -> Results:
+def _recorded(
+    known: Remembered,
+    made: Callable[..., Results],
+    finds_op: list[bool],
+    args: Arguments,
+    kwargs: NamedArguments,
+) -> Results:
     """The results of the function, which have a history."""
+    if finds_op[0] and learn_call(
+        known.calls, known.sizes, known.function, args, kwargs, is_graded=True
+    ):
+        return made(*args, **kwargs)
     told = errors.warnings_given
     found = known.function(*args, **kwargs)
+    finds_op[0] = found.__class__ is NormalizedCall
     if found.__class__ is NormalizedCall and told == errors.warnings_given:
         note_call(known.calls, known.sizes, args, kwargs, found)
     return _first_of(found)

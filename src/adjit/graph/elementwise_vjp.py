@@ -107,10 +107,8 @@ def vjp_for(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) -> 
     """What the vjp takes, made by a template where one has made what is known of the op."""
     if op_record.kin is not None:
         is_own = g_spec is op_record.recipe.spec
-        described = [
-            *[s or op_record.compute for s in op_record.operands],
-            *([] if is_own else [g_spec]),
-        ]
+        kinds = [s or op_record.compute for s in op_record.operands]
+        described = tuple(kinds if is_own else [*kinds, g_spec])
         found = form_of(described)
         if found is not None:
             form, numbers = found

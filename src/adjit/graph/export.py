@@ -81,7 +81,6 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
-    records: Operation | None = None,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -95,7 +94,6 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
-    records: Operation | None = None,
 ) -> Any:
     """Give an op its public names.
 
@@ -107,14 +105,12 @@ def export(
             "function" for that and the function `adjit.<name>_`, "only" for the function alone.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
-        records: an op that a function calls with its own arguments, or those that `is_called_with` told of: a
-            call that the op knows is recorded without the function.
     """
 
     def register(f: Function) -> Function:
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
-        op = f if isinstance(f, Operation) else records
+        op = f if isinstance(f, Operation) else None
         known = remembering.get(f)
 
         def short(fallback: Function) -> Function:

@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
+from .. import errors
 from ..dtypes import on_default_change
 from ..unknown import inquiries
 from . import wrong_types
@@ -32,6 +33,7 @@ from .other_sizes import Form, OtherSizes, form_of
 from .record import needs_grad, tensor_classes
 from .registry import registry
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
+from .state import record_gradients
 from .templates import Unresizable
 from .trace import MAX_TRACES, Results, Trace, usable
 
@@ -165,10 +167,10 @@ def normalized_by(function: Callable[..., Results], *args: Argument, **kwargs: A
 
 def learn_call(
     known: KnownCalls, sizes: OtherSizes, function: Callable[..., Results], args: Arguments,
-    kwargs: NamedArguments,
+    kwargs: NamedArguments, *, is_graded: bool = False,
 ) -> bool:  # fmt: skip
     """Whether such a call is known now, which comes for the first time, made by a template of those that differ
-    in numbers alone."""
+    in numbers alone. Of one that `is_graded` the function is to know that gradients are recorded."""
     if inquiries or not usable():
         return False
     tensors: list[TensorBase] = []
@@ -180,8 +182,18 @@ def learn_call(
         return False
     calls: list[NormalizedCall] = []
 
+    wanted = [needs_grad(t) for t in tensors]
+
     def body(args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]) -> Results:
-        found = function(*args, **kwargs)
+        told, before = errors.warnings_given, record_gradients(is_graded)
+        try:
+            for t, is_wanted in zip(operands, wanted, strict=True):
+                t._needs_grad = is_wanted and is_graded
+            found = function(*args, **kwargs)
+        finally:
+            record_gradients(before)
+        if told != errors.warnings_given:
+            raise Unresizable("it warns")
         if found.__class__ is not NormalizedCall or _passed_on(found, operands) is None:
             raise Unresizable("it is no call of an op on these tensors")
         calls.append(found)
@@ -202,7 +214,7 @@ def learn_call(
     known[key] = call
     sizes.keep(known, key, made.op.name, said, is_made=True)
     # Else the op learns how the results get their history.
-    return not any(map(needs_grad, tensors)) or made.op.knows_saves(call, tensors)
+    return not any(wanted) or made.op.knows_saves(call, tensors)
 
 
 def _passed_on(found: NormalizedCall, tensors: Sequence[TensorBase]) -> Signature | None:

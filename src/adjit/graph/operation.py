@@ -503,12 +503,6 @@ class Operation(native.Native):
                 counter.ran(self, args, kwargs, out)
         return out
 
-    def is_called_with(self, given: Arguments, named: NamedArguments, args: Arguments) -> None:
-        """Note that a function which is called with `given` and `named` calls this op with `args`: the same
-        tensors in the same order, and all the rest follows from their specs and plain values.
-        """
-        self.calls[signature_of(given, named, [])] = self._call(signature_of(args, {}, []))
-
     def on(self, *args: Argument, **kwargs: Argument) -> Results:
         """What a function returns that `normalizes` the arguments of this op."""
         return NormalizedCall(self, args, kwargs)

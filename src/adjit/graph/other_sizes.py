@@ -34,6 +34,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 # Calls of a family that are looked at one by one, before an inquiry (2 ms) is worth it; 0: none ever is.
 ENOUGH = config.TEMPLATES
+MOST_MET = 8  # calls of a family that others are compared with
 MOST_TEMPLATES = 24  # of a family: each layer has its own, and so have large and small sizes
 MOST_PATTERNS = 3  # of numbers that differ, for one template
 MOST_FAMILIES = 1 << 10  # of one op
@@ -48,7 +49,7 @@ class Family:
 
     def __init__(self) -> None:
         # Those that no template was for, the last ones, and how many there were.
-        self.met: deque[Numbers] = deque(maxlen=max(ENOUGH, 1))
+        self.met: deque[Numbers] = deque(maxlen=MOST_MET)
         self.misses = 0
         self.next_inquiry = ENOUGH  # of misses; later after each inquiry that led to nothing
         self.templates: list[Template] = []

@@ -10,8 +10,8 @@ from .. import dtypes
 from ..dtypes import carrier, dtype
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import Operation, operation
-from ..graph.record import MAX_RECIPES
+from ..graph.normalized import normalizes_in_order
+from ..graph.operation import operation
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, coalesce, numel, numpy_names, wrap_dim
@@ -43,6 +43,7 @@ def promoted(tensors: Sequence[Tensor]) -> dtype:
     return dtypes.result_type(*tensors)
 
 
+@normalizes_in_order
 @numpy_names
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis.
@@ -63,48 +64,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         >>> adjit.cat([adjit.tensor([1., 2.]), adjit.tensor([3.])])
         tensor([1., 2., 3.])
     """
-    key = recipe_key(tensors, dim)
-    known = _joins.get(key)
-    if known is None:
-        known = remembered(_joins, key, checked_join(check_tensors("cat", tensors), dim))
-        if key is not None and known[0] is None:
-            remember_calls(join, tensors, dim, known[1:])
-    shapes, *rest = known
-    if shapes is not None:
-        tensors = [t.reshape(shape) for t, shape in zip(tensors, shapes, strict=True)]
-    return join(tensors, *rest)
-
-
-def remember_calls(
-    op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]
-) -> None:
-    """Have calls with tensors like these recorded as calls of an op with them and the rest."""
-    forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
-        ((tensors, dim), {}), ((tensors,), {"dim": dim}), ((tensors,), {"axis": dim})
-    ]  # fmt: skip
-    if dim == 0:
-        forms.append(((tensors,), {}))
-    for given, named in forms:
-        op.is_called_with(given, named, (tensors, *rest))
-
-
-def recipe_key(tensors: Any, dim: Any) -> tuple[Any, ...] | None:
-    """What joining depends on, where the arguments are of the usual kinds."""
-    if (tensors.__class__ is list or tensors.__class__ is tuple) and dim.__class__ is int:
-        try:
-            return dim, tensors.__class__, *[t._spec for t in tensors]
-        except AttributeError:
-            pass  # told by `check_tensors`
-    return None
-
-
-def remembered(known: dict[Any, Any], key: Any, found: Any) -> Any:
-    """What was found, kept where it has a key."""
-    if key is not None:
-        if len(known) >= MAX_RECIPES:
-            known.clear()
-        known[key] = found
-    return found
+    shapes, *rest = checked_join(check_tensors("cat", tensors), dim)
+    if shapes is None:
+        return join.on(tensors, *rest)
+    return join([t.reshape(shape) for t, shape in zip(tensors, shapes, strict=True)], *rest)
 
 
 def checked_join(
@@ -141,9 +104,6 @@ def checked_join(
     shapes = [nothing if t.shape == (0,) else t.shape for t in found]
     sizes = tuple([shape[axis] for shape in shapes])
     return None if len(first) == 1 or len(parts) == len(found) else shapes, axis, sizes, kind
-
-
-_joins: dict[Any, tuple[list[Shape] | None, int, tuple[int, ...], dtype]] = {}
 
 
 @operation("CatBackward0")
@@ -236,6 +196,7 @@ def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
 join.batched_over("dim")
 
 
+@normalizes_in_order
 @numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis.
@@ -255,13 +216,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensor([[1., 3.],
                 [2., 4.]])
     """
-    key = recipe_key(tensors, dim)
-    known = _piles.get(key)
-    if known is None:
-        known = remembered(_piles, key, checked_pile(check_tensors("stack", tensors), dim))
-        if key is not None:
-            remember_calls(pile, tensors, dim, known)
-    return pile(tensors, *known)
+    return pile.on(tensors, *checked_pile(check_tensors("stack", tensors), dim))
 
 
 def checked_pile(found: list[Tensor], dim: int) -> tuple[int, dtype]:
@@ -276,11 +231,6 @@ def checked_pile(found: list[Tensor], dim: int) -> tuple[int, dtype]:
                 f"entry 0 and {list(t.shape)} at entry {position}"
             )
     return axis, promoted(found)
-
-
-_piles: dict[Any, tuple[int, dtype]] = {}
-for _known in (_joins, _piles):
-    dtypes.on_default_change(_known.clear)  # as operations forget what they know
 
 
 @operation("StackBackward0")
@@ -303,5 +253,5 @@ def _(g: Tensor, dim: int) -> Any:
 pile.batched_over("dim")
 
 
-export(name=("cat", "concat", "concatenate"), out=True, records=join)(cat)
-export(out=True, records=pile)(stack)
+export(name=("cat", "concat", "concatenate"), out=True)(cat)
+export(out=True)(stack)

@@ -72,15 +72,16 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         return entry.plan
     entry.seen += 1
     wanted = config.HOT
+    is_resized = any(node.recipe.is_resized for node in batch)
     if wanted > 1:  # else somebody has asked for plans at once
         wanted += len(batch) >= LARGE
-        if any(node.recipe.is_resized for node in batch):
+        if is_resized:
             _unplanned += 1
             wanted += min(_unplanned // CROWD, MOST_MORE)
     # Once, or anew where an interrupt has ended it.
     if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
         _make(entry, batch, structure)
-    elif entry.seen == 1 and batch[0].recipe.device is CPU:
+    elif entry.seen == 1 and batch[0].recipe.device is CPU and not is_resized:
         _make_at_once(entry, batch, structure)
     if entry.plan is None and entry.seen < wanted:
         rare[hash(structure.key)] = entry.seen
