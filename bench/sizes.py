@@ -13,6 +13,7 @@ import numpy as np
 from rows import Arrays, Call, Row, uniform
 
 PARTS, MOST_PARTS = 1000, (500, 2000, 20_000)
+LAYERS = 200
 STEPS = 20
 
 Loss = Callable[[], Any]  # of a batch of another size each time
@@ -27,6 +28,23 @@ def parts(most: int, torch: Any, x: np.ndarray) -> Call:
             y = whole[:size]
             found = ((y * 2 + 1).sigmoid() * y).sum().item()
         return torch.tensor(found)
+
+    return run
+
+
+def layers(torch: Any, x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> Call:
+    """A linear layer on ever other numbers of rows, forward and backward."""
+    whole, numbers = torch.tensor(x), np.random.default_rng(6)
+    parameters = leaves(torch, weight, bias)
+
+    def run() -> Any:
+        for rows in numbers.integers(1, len(x) // 8, LAYERS).tolist():
+            out = torch.nn.functional.linear(whole[: 8 * rows].view(rows, 8), *parameters)
+            out.relu().sum().backward()
+            found = parameters[0].grad
+            for parameter in parameters:
+                parameter.grad = None
+        return found
 
     return run
 
@@ -114,6 +132,9 @@ SIZES: tuple[Row, ...] = (
             partial(lambda size: (uniform((size,), (-2, 2)),), most), {"torch": partial(parts, most)}, PARTS)
         for most in MOST_PARTS
     ],
+    Row("sizes", f"one of {LAYERS}, a linear layer, relu, sum and backward, n rows of 8, n below 2000",
+        lambda: (uniform((16_000,), (-2, 2)), *matrices((16, 8)), uniform((16,), (-1, 1))), {"torch": layers},
+        LAYERS, rtol=1e-3),
     Row("sizes", "a step of Adam, graph convolutions, 200 to 1200 nodes",
         partial(matrices, (16, 32), (32, 32), (32, 2)), {"torch": partial(trained, graphs)}, STEPS, rtol=1e-3),
     Row("sizes", "a step of Adam, attention over sentences of 10 to 200 words",

@@ -35,6 +35,7 @@ from .cpython import (
     put,
     put_list_item,
     remember,
+    track,
     untrack,
     word_of,
 )
@@ -72,8 +73,8 @@ HEAD = (
     24  # bytes of one of objects, before its operands: what it makes, of which class, of how many
 )
 
-# How the numbers of a call meet the conditions.
-UNMET, MET, UNUSUAL = 0, 1, 2
+# How the numbers of a call meet the conditions; FAILED: an exception is set.
+UNMET, MET, UNUSUAL, FAILED = 0, 1, 2, 3
 
 COUNT_AT, MOST_COUNTED = 20, (1 << 20) - 1  # where of two counts in one word the second is
 
@@ -95,6 +96,8 @@ def first_made(function, arguments, count, names):
             meets = computed(tape, constants, numbers)
         if meets == MET:
             return new_pair(new_made(context, tape, constants, numbers), new_word(k))
+        if meets == FAILED:
+            return 0
         if meets == UNUSUAL:
             is_usual = False
             break
@@ -124,8 +127,8 @@ def form_of(function, arguments, count, names):
 
 @helper
 def counted(context, parts):
-    """How many things the form of a signature has, and above them, how many numbers there are; -1 if it has no
-    form, or, and an exception is set, on failure."""
+    """How many numbers a signature has, and in the bits above, how many things there are in its form; -1 if it
+    has none, or, and an exception is set, on failure."""
     numbers = forms = 0
     for k in range(length(parts)):
         part = item(parts, k)
@@ -234,8 +237,7 @@ def computed(tape, constants, numbers):
         elif what == TAPE_CALLED:
             made = new_called(item(constants, first), get(numbers, 8 * second))
             if made == 0:
-                forget_error()
-                return UNUSUAL
+                return FAILED
             found = word_of(made)
             drop(made)
             if found == -1 and has_failed() != 0:
@@ -339,6 +341,8 @@ def new_made(context, tape, constants, numbers):
             return 0
         if what & TAPE_HIDDEN != 0:
             untrack(made)
+        elif what >= TAPE_RECIPE:
+            track(made)  # as what Python makes
         fill(objects, k, made)
         at += HEAD + 8 * get(at, 16)
     found = own(item(objects, last))

@@ -391,6 +391,13 @@ class Walk:
         remember(node)
         return True
 
+    def learns(self, fn: GradNode) -> bool:
+        """Whether machine code can take a node now that it left here, as its sizes have never come."""
+        learn, grads = getattr(fn.op, "learns_vjp", None), self.waiting.get(fn)
+        if learn is None or grads is None or fn.saved is None or fn.extras or fn in self.sums:
+            return False
+        return bool(advance.__class__ is native.NativeFunction and learn(fn, grads))
+
     def run(self) -> None:
         """Walk until no gradient waits."""
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
@@ -400,11 +407,15 @@ class Walk:
         plain = useful is None and not (
             checks_for_nan or state.grad or observers
         )  # all targets are leaves
+        learned = None
         while waiting:
             if plain and not self.traced:
                 advance(order, waiting, sums, self.accumulate, keep, captured)
                 if not waiting:
                     break
+                if order[-1] is not learned and self.learns(order[-1]):
+                    learned = order[-1]
+                    continue
             fn = order.pop()
             grads = waiting.pop(fn, None)
             if grads is None:

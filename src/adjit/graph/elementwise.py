@@ -307,6 +307,10 @@ class Elementwise(native.Native):
         """Gradients of the operands."""
         return elementwise_vjp.elementwise_vjps(self, fn, grads)
 
+    def learns_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> bool:
+        """Whether machine code knows a vjp now that it did not."""
+        return elementwise_vjp.learns_vjp(self, fn, grads[0])
+
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
         names = {"self": self.params[0], "other": self.params[-1], "result": "out"}

@@ -103,6 +103,24 @@ def elementwise_vjps(
     return results
 
 
+def learns_vjp(op: ElementwiseOp, fn: GradNode, g: Gradient | None) -> bool:
+    """Whether machine code knows a vjp now that it did not."""
+    op_record, mask = fn.context, fn.mask
+    assert isinstance(op_record, OpRecord)
+    if g is None or g.__class__ in tracers:
+        return False
+    if is_bare(g):
+        if mask in op_record.vjps:
+            return False
+        op_record.vjps[mask] = vjp_for(op, op_record, mask, op_record.recipe.spec)
+        return True
+    key = g._spec, mask
+    if key in op_record.vjps_by_spec:
+        return False
+    op_record.vjps_by_spec[key] = vjp_for(op, op_record, mask, g._spec)
+    return True
+
+
 def vjp_for(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:
     """What the vjp takes, made by a template where one has made what is known of the op."""
     if op_record.kin is not None:

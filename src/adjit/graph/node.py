@@ -456,3 +456,9 @@ NewTensor: TypeAlias = Any
 def is_bare(g: Gradient | None) -> TypeIs[Node]:
     """Whether a gradient is a bare value."""
     return g.__class__ is Node
+
+
+def specs_of(fn: GradNode, grads: Sequence[Gradient | None]) -> Specs:
+    """The specs of the gradients that arrived at a node: bare ones look like its outputs."""
+    pairs = zip(grads, fn.outputs, strict=True)
+    return tuple([None if g is None else spec if is_bare(g) else g._spec for g, spec in pairs])

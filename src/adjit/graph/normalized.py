@@ -245,7 +245,7 @@ def note_call(
     with contextlib.suppress(TypeError):  # an argument that cannot be in a key
         learned = known.get(key)
         if learned is not None and learned.kin is not None:
-            found.op.calls.setdefault(own, learned)
+            known[key] = found.op.calls.setdefault(own, learned)  # which learns what to save
             return
         if len(known) >= MAX_TRACES:
             known.clear()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import MethodType
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +29,7 @@ from .node import (
     TensorBase,
     is_bare,
     node_class,
+    specs_of,
 )
 from .other_sizes import Form, OtherSizes, form_of, spec_like, stand_in, with_numbers
 from .record import is_tensor, needs_grad, tensor_classes
@@ -239,6 +240,13 @@ class SavePlan(GradContext):
         """The same for another call of its template."""
         attributes = {n: v for n, v in call.attributes.items() if n in self.wants}
         return self.resized(inputs, outputs, attributes)
+
+    def said_of(self, grads: Specs) -> tuple[Hashable, tuple[int, ...]] | None:
+        """What its trace for such gradients is known as among those of other sizes, and the numbers."""
+        key: list[object] = []
+        describe(self.attributes.values(), key, [])
+        found = form_of((*self.inputs, *self.outputs, *grads, *key))
+        return None if found is None else ((self.wanted, found[0]), found[1])
 
     def _choose_kept(self, op: Operation, places: list[int | None]) -> None:
         tensors: dict[str, Numbers] = {}
@@ -747,18 +755,28 @@ class Operation(native.Native):
         save_plan.traces[signature] = UNCACHEABLE if lost else entry  # results may be made here
         return results
 
+    def learns_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> bool:
+        """Whether a template has made the trace of a vjp that was not known."""
+        save_plan = _save_plan_of(fn)
+        if save_plan.kin is None or not usable() or (tracers and is_traced(grads)):
+            return False
+        key = specs_of(fn, grads)
+        said = None if key in save_plan.traces else save_plan.said_of(key)
+        if said is None:
+            return False
+        made = save_plan.kin.vjps.made_by_template(*said)
+        if isinstance(made, Trace):
+            save_plan.traces[key] = made
+        return made is not None
+
     def _resize_vjp(
         self, fn: GradNode, save_plan: SavePlan, grads: tuple[Spec | None, ...]
     ) -> TraceEntry | None:
         """The trace of a vjp that comes for the first time, as others that differ in numbers alone."""
         kin, attributes = save_plan.kin, save_plan.attributes
-        assert kin is not None
-        key: list[object] = []
-        describe(attributes.values(), key, [])
-        found = form_of((*save_plan.inputs, *save_plan.outputs, *grads, *key))
-        if found is None:
+        said = save_plan.said_of(grads)
+        if said is None or kin is None:
             return None
-        form, numbers = found
 
         def make(given: Iterator[int]) -> Trace:
             def like(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
@@ -785,7 +803,7 @@ class Operation(native.Native):
                 raise Unresizable(self.name)
             return entry
 
-        made = kin.vjps.made((save_plan.wanted, form), numbers, make)
+        made = kin.vjps.made(*said, make)
         if made is not None:
             save_plan.traces[grads] = made
         return made

@@ -21,8 +21,8 @@ MOST_NUMBERS = 512  # that a tape is given and computes
 EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, ADD, SUBTRACT, MULTIPLY, DIVIDE, REMAINDER = range(9)
 BIT_LENGTH, LITERAL, CALLED = range(9, 12)
 
-# What instructions of objects make of operands.
-TUPLE, INSTANCE, LIST, DICT, SPEC, RECIPE, COPY, SAME, CALL = range(9)
+# What instructions of objects make of operands; the last two, what the collector is to be told of.
+TUPLE, INSTANCE, LIST, DICT, SPEC, SAME, CALL, RECIPE, COPY = range(9)
 HIDDEN = 1 << 8  # from the collector
 
 # What the last two bits of an operand say it is; the others, which one.

@@ -218,7 +218,7 @@ def _is_in_no_cycle(thing: object) -> bool:
     """Whether an object refers neither to itself nor to what is kept for later calls."""
     if isinstance(thing, Recipe):
         return thing.alias is not thing
-    return isinstance(thing, (tuple, list, Spec))
+    return isinstance(thing, (tuple, list, Spec, Step))
 
 
 def with_cells(function: types.FunctionType, *cells: object) -> types.FunctionType:

@@ -28,6 +28,7 @@ from .node import (
     node_class,
     reported_in,
     spec_of,
+    specs_of,
 )
 from .other_sizes import OtherSizes, form_of, spec_like, stand_in
 from .registry import registry
@@ -82,8 +83,16 @@ class ViewVjp(GradContext):
         self.numbers: tuple[int, ...] = ()
         self.remake: Callable[[Iterator[int]], ViewVjp] | None = None
 
+    def known_trace_of(self, grads: Specs) -> TraceEntry | None:
+        """What it records for gradients with these specs, made by a template that is there."""
+        found = None if self.kin is None else form_of(grads)
+        if self.kin is None or found is None:
+            return None
+        entry = self.kin.made_by_template(found[0], (*found[1], *self.numbers))
+        return entry if isinstance(entry, Trace) else None
+
     def trace_of(self, grads: Specs) -> TraceEntry | None:
-        """What it records for gradients with these specs, made by a template."""
+        """What it records for gradients with these specs, made by a template, perhaps a new one."""
         remake, found = self.remake, form_of(grads)
         if self.kin is None or remake is None or found is None:
             return None
@@ -109,6 +118,18 @@ class ViewOp:
     def __init__(self, backward_name: str) -> None:
         self.backward_name = backward_name
         self.node_class = node_class(backward_name)
+
+    def learns_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> bool:
+        """Whether a template has made a trace that was not known."""
+        vjp = fn.context
+        assert isinstance(vjp, ViewVjp)
+        if tracers and is_traced(grads):
+            return False
+        key = specs_of(fn, grads)
+        entry = None if key in vjp.traces else vjp.known_trace_of(key)
+        if entry is not None:
+            vjp.traces[key] = entry
+        return entry is not None
 
     def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """The gradient of the viewed tensor."""
