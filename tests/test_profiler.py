@@ -33,8 +33,8 @@ def first_words(p):
 
 
 def run_hot(f, *arguments):
-    """Call a function often enough for its graph to have a plan."""
-    for _ in range(config.HOT + 1):
+    """Call a function often enough for its graph to have a plan, also where templates know its operations."""
+    for _ in range(config.HOT + 3):
         f(*arguments)
         plan_cache.wait()
 

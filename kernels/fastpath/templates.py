@@ -281,7 +281,7 @@ def holds(what, a, b):
         return a != b
     if what == TAPE_LESS:
         return a < b
-    return a <= b
+    return what == TAPE_LESS_OR_EQUAL and a <= b
 
 
 @helper
@@ -305,7 +305,7 @@ def result(what, a, b):
         return floor(a, b)
     if what == TAPE_REMAINDER:
         return a - b * floor(a, b)
-    return bit_length(abs(a))  # TAPE_BIT_LENGTH
+    return bit_length(abs(a)) if what == TAPE_BIT_LENGTH else 0
 
 
 @helper
