@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import adjit
 from adjit.autograd import engine
 from adjit.graph import elementwise_record, node, normalized, other_sizes, record, view_cache
+from adjit.graph.composed import composed
 from adjit.graph.normalized import forget_calls, normalizes
 from adjit.graph.op_record import OpRecord
 from adjit.graph.operation import operation
@@ -560,7 +561,8 @@ def test_a_size_that_comes_back_is_planned_as_any():
     assert len(recipes) == 1
 
 
-def test_functions_in_front_of_ops_have_templates_of_their_own():
+@pytest.mark.parametrize("decorate", [normalizes, composed])
+def test_functions_in_front_of_ops_have_templates_of_their_own(decorate):
     """Once these are there, nothing of such a function runs, nor of what the op does for other sizes."""
     calls = []
 
@@ -572,7 +574,7 @@ def test_functions_in_front_of_ops_have_templates_of_their_own():
     def _(g, factor):
         return g * factor
 
-    @normalizes
+    @decorate
     def by_default(x):
         calls.append(1)
         return scaled.on(x, 2.0 if adjit.get_default_dtype() is adjit.float32 else 3.0)
@@ -593,7 +595,7 @@ def test_functions_in_front_of_ops_have_templates_of_their_own():
     adjit.set_default_dtype(adjit.float64)
     try:
         for n in range(100, 100 + 2 * other_sizes.ENOUGH):
-            x = adjit.ones(n, dtype=adjit.float32)
+            x = adjit.ones(n, dtype=adjit.float32, requires_grad=n % 2 == 0)
             assert set(by_default(x).tolist()) == {3.0}
     finally:
         adjit.set_default_dtype(adjit.float32)

@@ -130,6 +130,7 @@ class Remembered(NamedTuple):
         """Have all calls run the function."""
         self.calls.clear()
         self.plain_calls.clear()
+        self.sizes.clear()
         self.plain_sizes.clear()
 
 
