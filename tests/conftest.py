@@ -17,6 +17,7 @@ ADJIT_TEST_GUARD=1 looks at what is written beside blocks of memory (`guarded_me
 import contextlib
 import gc
 import os
+import zlib
 from collections import defaultdict
 
 import guarded_memory  # before the library
@@ -68,12 +69,13 @@ def is_for(device, item):
 
 
 def those_whose_turn_it_is(items, turn):
-    """Of the cases of a test every n-th; others as they are."""
+    """Of the cases of a test every n-th, from one on that its name decides, so that tests of one long case do
+    not all come at once; others as they are."""
     seen, chosen = defaultdict(int), []
     for item in items:
         marker = item.get_closest_marker("in_turn")
         if marker:
-            place = seen[item.path, item.originalname]
+            place = seen[item.path, item.originalname] + zlib.crc32(item.originalname.encode())
             seen[item.path, item.originalname] += 1
             if (place + turn) % marker.args[0]:
                 continue

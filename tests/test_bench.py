@@ -290,7 +290,7 @@ def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, M
         assert "\n".join(table) in page
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize(
     ("script", "row", "more"),
     [

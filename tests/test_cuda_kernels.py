@@ -320,6 +320,7 @@ def test_places_between_pixels_and_their_gradients(name):
     check(sampled(name), exact=False)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.skipif(not gemm_tile.FUSED, reason="this processor does not fuse products and sums")
 @pytest.mark.parametrize("name", RECURRENT if EVERY else ["lstm"])
 def test_a_recurrent_layer_and_its_gradients(name):
@@ -420,6 +421,7 @@ def test_a_kernel_without_a_cuda_side_says_so():
         device_step(source, 1, (), 1, 1)
 
 
+@pytest.mark.in_turn(3)
 def test_labels_in_time_give_the_bits_of_the_cpu_whatever_the_numbers():
     """A function of the system's library in the place of the own one shows in one draw of four."""
     for _ in range(20):

@@ -182,6 +182,7 @@ def test_what_cannot_be_simulated():
         bad.tolist()
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize(
     "kind", ["int8", "uint8", "int16", "int32", "int64", "bool", "float32", "float64"]
 )
@@ -251,6 +252,7 @@ WITHOUT_A_PLACE = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("name", WITHOUT_A_PLACE)
 def test_without_a_place_nothing_else_is_touched_forward_or_back(name):
     """A write or a read outside of an array would be a SimulationError."""

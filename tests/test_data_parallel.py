@@ -118,6 +118,7 @@ def ways_of_training(T, dist, rank, size):
     return found
 
 
+@pytest.mark.in_turn(2)
 @needs_mpi
 def test_ways_of_training_do_what_pytorchs_do():
     pytest.importorskip("torch")

@@ -757,7 +757,7 @@ def of_rounds(a, b, c, d, e, h, flag):
     return x * a - c
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("of_many", [of_many, of_rounds])
 def test_many_gradients_come_of_the_way_back(monkeypatch, of_many):
     """Beside forward mode, and to second order, as plain Python."""
@@ -785,6 +785,7 @@ def test_many_gradients_come_of_the_way_back(monkeypatch, of_many):
         np.testing.assert_allclose(slopes[1:], wanted, atol=1e-3 * (1 + np.abs(wanted).max()))
 
 
+@pytest.mark.in_turn(3)
 def test_random_functions_as_plain_python():
     assert fuzz_elementwise.main(20, 700, seconds=40)
     assert fuzz_elementwise.Program(1).source() == fuzz_elementwise.Program(1).source()

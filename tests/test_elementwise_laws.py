@@ -868,6 +868,7 @@ WAYS_TO_LIE = {
 }
 
 
+@pytest.mark.in_turn(6)
 @named(OPS)
 def test_what_is_known_of_other_sizes_is_what_would_be_found_of_these(op):
     """Of operands that lie in all kinds of ways, and numbers; compared in `templates.py`."""

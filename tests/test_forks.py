@@ -69,6 +69,7 @@ print("done")
 """
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_can_compute_whatever_its_parent_was_doing(tmp_path):
     done = subprocess.run(

@@ -1467,6 +1467,7 @@ print(y.tolist() == y.clone().tolist(), x.grad.sum().item(), y.sum().item())
 """
 
 
+@pytest.mark.in_turn(2)
 def test_settings_give_the_same_bits():
     outputs = [
         subprocess.run(

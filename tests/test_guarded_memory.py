@@ -24,6 +24,7 @@ print(guarded_memory.broken)
 """
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize(
     ("place", "found"),
     [

@@ -131,7 +131,7 @@ def tensors(names: list[str], *, double: bool) -> list[Any]:
     return found
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("text", list(BODIES))
 def test_dtypes_and_values_are_those_of_numba(text: str, kernels: ModuleType) -> None:
     function = getattr(kernels, f"f{list(BODIES).index(text)}")
@@ -150,7 +150,7 @@ def test_dtypes_and_values_are_those_of_numba(text: str, kernels: ModuleType) ->
     np.testing.assert_allclose(found, expected, rtol=tight, atol=0)
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("text", list(BODIES))
 def test_gradients_are_those_of_float64(text: str, kernels: ModuleType) -> None:
     function = getattr(kernels, f"f{list(BODIES).index(text)}")
@@ -173,6 +173,7 @@ def test_gradients_are_those_of_float64(text: str, kernels: ModuleType) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("text", ["softmax", "normalised", "in place", "each row"])
 def test_transforms_are_those_of_float64(text: str, kernels: ModuleType) -> None:
     function = adjit.kernel(getattr(kernels, f"f{list(BODIES).index(text)}"))

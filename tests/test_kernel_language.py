@@ -16,6 +16,7 @@ from adjit.user_kernels import NotDifferentiable
 from adjit.user_kernels.scalar_programs import ScalarParameter, read_program
 
 
+@pytest.mark.in_turn(2)
 def test_what_is_right_as_plain_python():
     done = subprocess.run(
         [sys.executable, "kernel_language.py"], capture_output=True, text=True,

@@ -71,6 +71,7 @@ def close(a, b):
     adjit.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.in_turn(3)
 def test_all_ways_to_derivatives_agree():
     x, rate = arguments(smooth)
     jacobian = func.jacfwd(smooth)(x, rate)
@@ -116,6 +117,7 @@ def test_double_backward_where_tangents_cannot_be_read():
         func.jvp(lambda v: turns(v, rate), (x.detach(),), (x.detach(),))
 
 
+@pytest.mark.in_turn(3)
 def test_third_derivatives():
     def cubic(x, rate):
         return smooth(x, rate).sum()

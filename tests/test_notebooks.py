@@ -58,6 +58,7 @@ def autograd(executed: Execute) -> Any:
     return executed("01_autograd.ipynb")
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_no_cell_writes_to_stderr_or_raises(path: Path, executed: Execute) -> None:
     outputs = [output for cell in code_cells(executed(path.name)) for output in cell.outputs]

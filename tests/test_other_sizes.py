@@ -644,6 +644,7 @@ def recipes_in(thing):
             waiting += gc.get_referents(one)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("name", CALLS)
 def test_what_templates_made_goes_without_the_collector(name, monkeypatch):
     """It does not see the parts, so no cycle may go through them."""

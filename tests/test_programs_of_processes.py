@@ -40,6 +40,7 @@ def close(ours: list[np.ndarray], theirs: list[np.ndarray]) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.skipif(not is_mpi_available(), reason="needs mpi4py and an MPI")
 def test_a_classifier_under_the_launcher(tmp_path: Path) -> None:
     found = []
@@ -54,6 +55,7 @@ def test_a_classifier_under_the_launcher(tmp_path: Path) -> None:
     close(ours, theirs)
 
 
+@pytest.mark.in_turn(2)
 def test_hogwild_with_one_process_is_training_alone(tmp_path: Path) -> None:
     """In another process and shared memory the same bits; and what PyTorch gets."""
     program = str(FOLDER / "mnist_hogwild.py")

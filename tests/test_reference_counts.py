@@ -253,6 +253,7 @@ def makes_something(argument):
     return any(name.startswith("new_") or name == "called" for name in names)
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.timeout(1200)
 def test_it_notices_when_one_own_or_drop_is_left_out_or_done_twice(program, checker):
     missed, number = [], 0

@@ -310,6 +310,7 @@ print(runner.threading_layer())
 """
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("layer", LAYERS)

@@ -27,6 +27,7 @@ SCANS = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("name", SCANS)
 def test_scans_along_every_axis(name: str) -> None:
     x = RANDOM.integers(-3, 4, (3, 7, 4)).astype(np.float32)

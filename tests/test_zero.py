@@ -101,6 +101,7 @@ def all_moved(T, dist, rank, size):
     return found, moved(T, dist, rank, size, "Adam", 2), refused(T)
 
 
+@pytest.mark.in_turn(3)
 @needs_mpi
 @pytest.mark.parametrize("size", [2, 3])
 def test_spread_optimisers_move_as_alone_and_as_pytorchs(size):
