@@ -10,7 +10,7 @@ import types
 from collections import Counter
 from operator import itemgetter
 
-from adjit.graph import other_sizes
+from adjit.graph import node, other_sizes
 from adjit.graph.node import Spec
 from adjit.graph.operation import Kin
 from adjit.graph.state import state
@@ -112,12 +112,12 @@ def different(a, b, path=()):
 @contextlib.contextmanager
 def checked():
     """A block in which every template is looked at, and made as soon as it can be."""
-    enough = other_sizes.ENOUGH
+    enough, most = other_sizes.ENOUGH, node.MOST_MADE_ONCE
     look_at_all()
     try:
         yield FOUND
     finally:
-        other_sizes.ENOUGH = enough
+        other_sizes.ENOUGH, node.MOST_MADE_ONCE = enough, most
         other_sizes.Family.made = original
         other_sizes.Family.made_by_template = by_template
         MAKES.clear()
@@ -126,5 +126,6 @@ def checked():
 def look_at_all():
     """`checked()` for good."""
     other_sizes.ENOUGH = 1
+    node.MOST_MADE_ONCE = 1 << 20  # what is the same spec in one is to be so in the other
     other_sizes.Family.made = made
     other_sizes.Family.made_by_template = made_by_template

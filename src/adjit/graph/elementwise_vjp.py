@@ -12,7 +12,7 @@ from ..shapes import broadcast_strides
 from ..storage import Storage
 from .elementwise_record import elementwise_recipe, number_of, planned, result_spec, specs_like
 from .levels import tracers
-from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare
+from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, are_one, is_bare
 from .op_record import (
     AS_IS,
     AS_TENSOR,
@@ -195,10 +195,11 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
             results,
             tuple(s for _, s in operands),
         )
-        only = which[0] if len(which) == 1 and recipe.spec is specs[which[0]] else -1
+        is_own = len(which) == 1 and are_one(recipe.spec, needed[which[0]])
+        only = which[0] if is_own else -1
         pick = tuple if len(places) == len(saved) + 1 else picker(places)
         kernels.append(Kernel(recipe, only, tuple(which), numbers, pick, tuple(places)))
-    fits = all(specs[k] is forward.spec for k in passed)
+    fits = all(are_one(needed[k], forward.spec) for k in passed)
     pass_places = [0 if k in passed else 1 for k in range(len(specs))]
     passing = picker(pass_places) if passed or not kernels else None
     for kernel in kernels:
@@ -215,7 +216,7 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
 
 def fix(found: Spec, wanted: Spec) -> int:
     """How a gradient fits: as it is, as a tensor, or after a sum or a conversion."""
-    if found is wanted:
+    if are_one(found, wanted):
         return AS_IS
     alike = found.dtype is wanted.dtype and found.device is wanted.device
     return AS_TENSOR if alike and found.shape == wanted.shape else FITTED

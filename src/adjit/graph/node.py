@@ -137,6 +137,14 @@ def known_spec(
     return spec
 
 
+def are_one(a: Spec, b: Spec) -> bool:
+    """Whether two specs are one object; of unknown numbers, whether they would be."""
+    if a is b or not inquiries:
+        return a is b
+    kinds = (a.dtype, a.device, a.chosen) == (b.dtype, b.device, b.chosen)
+    return kinds and a.shape == b.shape and a.strides == b.strides and a.reported == b.reported
+
+
 def keep_spec(key: tuple[Size, Shape, dtype], spec: Spec) -> None:
     """Keep a spec that a template has made, until some more have come."""
     specs[key] = spec
