@@ -149,7 +149,7 @@ def keep_spec(key: tuple[Size, Shape, dtype], spec: Spec) -> None:
     """Keep a spec that a template has made, until some more have come."""
     specs[key] = spec
     _made_once.append(key)
-    if len(_made_once) > MOST_MADE_ONCE:
+    while len(_made_once) > MOST_MADE_ONCE:
         oldest = _made_once.popleft()
         specs.pop(oldest, None)
         _dense.pop((*oldest[0], oldest[2], CPU), None)  # or there would be two
