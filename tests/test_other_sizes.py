@@ -21,6 +21,7 @@ import adjit
 from adjit.autograd import engine
 from adjit.graph import elementwise_record, node, normalized, other_sizes, record, view_cache
 from adjit.graph.composed import composed
+from adjit.graph.fastpath import elementwise_recorder
 from adjit.graph.normalized import forget_calls, normalizes
 from adjit.graph.op_record import OpRecord
 from adjit.graph.operation import operation
@@ -40,6 +41,7 @@ F = adjit.nn.functional
 @pytest.fixture(scope="module", autouse=True)
 def machine_code():
     """All of it is there, whatever ran before."""
+    elementwise_recorder()  # which is made when it is called
     for family in native.families:
         assert family.load(compiling=True)
 
