@@ -2,6 +2,7 @@
 
 import copy
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import templates
@@ -148,3 +149,15 @@ def test_no_line_of_a_template_is_beyond_tapes(monkeypatch):
                 results(call, n)
         assert seen, name
         assert all(template.tape is not None for template in seen), name
+
+
+def test_threads_may_make_templates_at_once():
+    """Python 3.11 counts the depth of the trees of all threads in one place, and raises a SystemError."""
+
+    def make(numbers):
+        a, b = next(numbers), next(numbers)
+        return [(a * k + b, [a - k * b, (b + k,)]) for k in range(2, 40)]
+
+    with ThreadPoolExecutor(4) as threads:
+        made = [threads.submit(inquire, (3 + k, 5), (4 + k, 6), make) for k in range(200)]
+        assert all(one.result().tape is not None for one in made)

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ..schedule.codegen.body import parse
 from ..schedule.jit import native
 from ..schedule.jit.interpreter import offset_of
 
@@ -68,7 +69,7 @@ def tape_of(text: str, given: int, variables: Mapping[str, object]) -> Tape | No
     if not native.is_supported:
         return None
     try:
-        return _TapeWriter(given, variables).tape(ast.parse(text).body[0])
+        return _TapeWriter(given, variables).tape(parse(text).body[0])
     except _Unusual:
         return None
 
