@@ -42,6 +42,7 @@ from .tensors import (
     new_tensor,
     records_gradients,
     settled,
+    unless_none,
     version_of,
     zero,
 )
@@ -197,10 +198,7 @@ def new_by_template(runtime, op, key):
     put(arguments, 0, key)
     made = new_result(make, arguments, 1, 0)
     drop(make)
-    if made == item(runtime, RUNTIME_NONE):
-        drop(made)
-        return 0
-    return made
+    return unless_none(runtime, made)
 
 
 LARGEST_SINGLE, LARGEST = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)

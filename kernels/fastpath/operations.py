@@ -31,6 +31,7 @@ from .tensors import (
     new_storage,
     records_gradients,
     settled,
+    unless_none,
     version_of,
     zero,
 )
@@ -125,10 +126,7 @@ def new_by_template(context, runtime, looks, history):
     made = new_result(make, words, 2, 0)
     drop(signature)
     drop(tensors)
-    if made == item(runtime, RUNTIME_NONE):
-        drop(made)
-        return 0
-    return made
+    return unless_none(runtime, made)
 
 
 @helper

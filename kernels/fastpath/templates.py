@@ -69,9 +69,7 @@ ROW_STEP_GRAIN = ROW_STEP_N = ROW_STEP_SOURCE = KERNEL_SOURCE_ADDRESS = BOUND
 # Where a tape says how many numbers it is given and computes, and how many objects it makes; it begins behind.
 GIVEN, COMPUTED, MADE, BEGIN = CONTENTS, CONTENTS + 8, CONTENTS + 16, CONTENTS + 24
 INSTRUCTION = 24  # bytes of one of numbers: what it does, with which two
-HEAD = (
-    24  # bytes of one of objects, before its operands: what it makes, of which class, of how many
-)
+HEAD = 24  # bytes of one of objects, before its operands: what it makes, of what, of how many
 
 # How the numbers of a call meet the conditions; FAILED: an exception is set.
 UNMET, MET, UNUSUAL, FAILED = 0, 1, 2, 3
@@ -112,11 +110,11 @@ def form_of(function, arguments, count, names):
     parts, none = get(arguments, 0), item(context, FORMS_NONE)
     if class_of(parts) != item(context, FORMS_TUPLE_CLASS):
         return new_result(item(context, FORMS_FALLBACK), arguments, count, names)
-    found = counted(context, parts)
+    found = split(context, parts, 0, 0)
     if found < 0:
         return 0 if has_failed() != 0 else own(none)
     form, numbers = new_tuple(found >> COUNT_AT), new_tuple(found & MOST_COUNTED)
-    if form == 0 or numbers == 0 or not is_split(context, parts, form, numbers):
+    if form == 0 or numbers == 0 or split(context, parts, form, numbers) < 0:
         drop(form)
         drop(numbers)
         return 0
@@ -126,10 +124,10 @@ def form_of(function, arguments, count, names):
 
 
 @helper
-def counted(context, parts):
-    """How many numbers a signature has, and in the bits above, how many things there are in its form; -1 if it
-    has none, or, and an exception is set, on failure."""
-    numbers = forms = 0
+def split(context, parts, form, numbers):
+    """How many numbers a signature has, and in the bits above, how many things there are in its form; they are
+    written into tuples where these are there. -1 if it has no form, or, and an exception is set, on failure."""
+    at = to = 0
     for k in range(length(parts)):
         part = item(parts, k)
         kind = class_of(part)
@@ -137,18 +135,29 @@ def counted(context, parts):
             said = form_and_numbers(context, part)
             if said == 0 or item(said, 0) == item(context, FORMS_NONE):
                 return -1
-            forms += 1
-            numbers += length(item(said, 1))
+            if form != 0:
+                fill(form, at, own(item(said, 0)))
+            at += 1
+            to = copied(numbers, to, item(said, 1))
         elif kind == item(context, FORMS_SIZE_CLASS):
-            forms += 1
-            numbers += length(part)
+            if form != 0:
+                size = new_word(length(part))
+                if size == 0:
+                    return -1
+                fill(form, at, size)
+            at += 1
+            to = copied(numbers, to, part)
         elif kind == item(context, FORMS_INT_CLASS) and is_told(context, parts, k):
-            numbers += 1
+            if numbers != 0:
+                fill(numbers, to, own(part))
+            to += 1
         elif contains(item(context, FORMS_IN_FORMS), kind) == 1:
-            forms += 1
+            if form != 0:
+                fill(form, at, own(part))
+            at += 1
         else:
             return -1
-    return forms << COUNT_AT | numbers if numbers <= MOST_COUNTED else -1
+    return at << COUNT_AT | to if to <= MOST_COUNTED else -1
 
 
 @helper
@@ -168,37 +177,9 @@ def form_and_numbers(context, spec):
 
 
 @helper
-def is_split(context, parts, form, numbers):
-    """Write what `counted` has counted into tuples; whether that went well."""
-    at = to = 0
-    for k in range(length(parts)):
-        part = item(parts, k)
-        kind = class_of(part)
-        if kind == item(context, FORMS_SPEC_CLASS):
-            said = get(part, SPEC_FORM_AND_NUMBERS)
-            fill(form, at, own(item(said, 0)))
-            at += 1
-            to = copied(numbers, to, item(said, 1))
-        elif kind == item(context, FORMS_SIZE_CLASS):
-            size = new_word(length(part))
-            if size == 0:
-                return False
-            fill(form, at, size)
-            at += 1
-            to = copied(numbers, to, part)
-        elif kind == item(context, FORMS_INT_CLASS) and is_told(context, parts, k):
-            fill(numbers, to, own(part))
-            to += 1
-        else:
-            fill(form, at, own(part))
-            at += 1
-    return True
-
-
-@helper
 def copied(numbers, to, others):
-    """Write some numbers behind those that are there; where they end."""
-    for k in range(length(others)):
+    """Write some numbers behind those in a tuple, if that is there; where they end."""
+    for k in range(length(others) if numbers != 0 else 0):
         fill(numbers, to + k, own(item(others, k)))
     return to + length(others)
 
@@ -470,10 +451,8 @@ def new_spec(context, parts):
 @helper
 def new_kept_spec(context, key, parts):
     """A spec with these parts, which others will share."""
-    made, ndim = (
-        new_object(item(context, TAPES_SPEC_CLASS)),
-        new_word(length(item(parts, KNOWN_SHAPE))),
-    )
+    made = new_object(item(context, TAPES_SPEC_CLASS))
+    ndim = new_word(length(item(parts, KNOWN_SHAPE)))
     if made == 0 or ndim == 0:
         drop(made)
         drop(ndim)

@@ -27,7 +27,14 @@ from .cpython import (
 )
 from .grad_nodes import give_history, history_of, new_edge, new_place
 from .signatures import PART, SIZE, TENSORS, describe, known, new_signature, tensor
-from .tensors import can_take_fast_path, new_view, records_gradients, version_of, zero
+from .tensors import (
+    can_take_fast_path,
+    new_view,
+    records_gradients,
+    unless_none,
+    version_of,
+    zero,
+)
 
 CACHED_VIEW_INPUTS = CACHED_VIEW_IS_MULTIPLE = CACHED_VIEW_IS_TUPLE = BOUND
 CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
@@ -76,10 +83,7 @@ def new_by_template(context, runtime, t, looks):
     put(words, 8, item(runtime, RUNTIME_TRUE if is_graded else RUNTIME_FALSE))
     made = new_result(item(context, VIEWS_BY_TEMPLATE), words, 2, 0)
     drop(signature)
-    if made == item(runtime, RUNTIME_NONE):
-        drop(made)
-        return 0
-    return made
+    return unless_none(runtime, made)
 
 
 @helper

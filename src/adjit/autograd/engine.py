@@ -37,7 +37,7 @@ from ..graph.primitives import is_filled_with_zeros
 from ..graph.record import as_tensor, as_tensors
 from ..graph.signature import Arguments, NamedArguments
 from ..graph.state import observers, record_gradients, resume_gradients, state
-from ..graph.trace import Trace, TraceEntry, remembered
+from ..graph.trace import MAX_TRACES, Trace, TraceEntry, remembered
 from ..graph.view import ViewVjp
 from ..graph.write import store
 from ..locks import Lock
@@ -198,7 +198,7 @@ def unbroadcast_and_cast(g: TensorBase, spec: Spec | None) -> NewTensor:
     if state.grad:
         return _unbroadcast_and_cast(g, spec)
     key = found, spec
-    if key not in _unbroadcast_traces:
+    if key not in _unbroadcast_traces and g.__class__ not in tracers:
         _learn_unbroadcast(key)
     return remembered(_unbroadcast_traces, key, (g,), lambda: _unbroadcast_and_cast(g, spec))
 
@@ -216,6 +216,8 @@ def _learn_unbroadcast(key: tuple[Spec, Spec]) -> None:
 
     made = resized(_unbroadcast_sizes, said, args, {}, run, trace_alone)
     if made is not None:
+        if len(_unbroadcast_traces) >= MAX_TRACES:
+            _unbroadcast_traces.clear()
         _unbroadcast_traces[key] = made
         _unbroadcast_sizes.keep(_unbroadcast_traces, key, "unbroadcast", said, is_made=True)
 
@@ -287,7 +289,8 @@ native.register_layout(
     VIEW_VJP=ViewVjp, LEAF=AccumulateGrad, BACKWARD=BackwardContext, ADVANCE=_advance
 )
 reach = basic("backward", "reach", _reach)
-advance = native.FastPath("backward", "advance").function(
+_walks = native.FastPath("backward", "advance")
+advance = _walks.function(
     _advance,
     BackwardContext(
         runtime(),
@@ -396,7 +399,7 @@ class Walk:
         learn, grads = getattr(fn.op, "learns_vjp", None), self.waiting.get(fn)
         if learn is None or grads is None or fn.saved is None or fn.extras or fn in self.sums:
             return False
-        return bool(advance.__class__ is native.NativeFunction and learn(fn, grads))
+        return bool(_walks.is_loaded and learn(fn, grads))
 
     def run(self) -> None:
         """Walk until no gradient waits."""

@@ -14,18 +14,13 @@ from typing import TypeVar, cast
 from .. import errors
 from ..dtypes import on_default_change
 from ..schedule.settle import settle
-from . import calls, wrong_types
+from . import wrong_types
+from .calls import short
 from .levels import level_of, tracers
 from .links import links_of
 from .node import TensorBase
 from .normalized import Remembered, learn_call, note_call, remembering
-from .operation import (
-    NormalizedCall,
-    OperationCall,
-    as_new,
-    resized,
-    trace_alone,
-)
+from .operation import NormalizedCall, OperationCall, as_new, resized, trace_alone
 from .other_sizes import OtherSizes, form_of
 from .record import is_tensor, needs_grad
 from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of
@@ -43,25 +38,25 @@ def composed(function: _F) -> _F:
     Where they are it may return `op.on` as one that `normalizes`, but for `first` of several results.
     """
     run = cast(Callable[..., Results], function)
-    known = Remembered({}, {}, run, True, OtherSizes(), OtherSizes())
-    finds_op = [False]  # whether it did the last time
+    composition = _Composition(run)
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         try:
-            return _called(known, made, finds_op, args, kwargs)
+            return composition.called(args, kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
             raise
 
     def with_history(*args: Argument, **kwargs: Argument) -> Results:
         try:
-            return _recorded(known, made, finds_op, args, kwargs)
+            return composition.recorded(args, kwargs)
         except Exception:
             wrong_types.tell(run, run.__name__, args, kwargs)
             raise
 
-    made = calls.short(
+    known = composition.known
+    made = composition.short = short(
         known.all_calls,
         fallback,
         plain=known.all_plain_calls,
@@ -73,47 +68,67 @@ def composed(function: _F) -> _F:
     return cast(_F, made)
 
 
-def _called(
-    known: Remembered,
-    made: Callable[..., Results],
-    finds_op: list[bool],
-    args: Arguments,
-    kwargs: NamedArguments,
-) -> Results:
-    traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
-    if traced or state.levels or not usable():
-        return _first_of(known.function(*args, **kwargs))
-    if state.grad and (_is_wanted(args) or _is_wanted(kwargs.values())):
-        return _recorded(known, made, finds_op, args, kwargs)
-    operands: list[TensorBase] = []
-    signature = signature_of(args, kwargs, operands)
-    try:
-        call = known.plain_calls.get(signature)
-    except TypeError:  # an argument that cannot be in a key
-        return _first_of(known.function(*args, **kwargs))
-    if call is None:
-        if len(known.plain_calls) >= MAX_TRACES:
-            known.plain_calls.clear()
-        call = known.plain_calls[signature] = OperationCall(None)
+class _Composition:
+    """A composed function where machine code does not know a call."""
 
-    def body(given: Sequence[TensorBase]) -> Results:
-        if given is operands:
-            return _plainly(known, args, kwargs, given)
-        return _plainly(known, *all_exchanged(args, kwargs, given), given)
+    __slots__ = ("finds_op", "known", "short")
+    short: Callable[..., Results]  # what machine code calls
 
-    if call.trace is None:
-        again = functools.partial(_plainly, known)
-        said = form_of(signature)
-        found = resized(known.plain_sizes, said, args, kwargs, again, trace_alone)
-        if found is not None:
-            known.keep_plain(signature, found, said)
-            return made(*args, **kwargs)  # machine code can go on
-        call.trace = SEEN_ONCE
-    elif call.trace is SEEN_ONCE:
-        return call.remember(operands, body)
-    elif isinstance(call.trace, Trace):
-        return _again(call.trace, operands)
-    return body(operands)
+    def __init__(self, run: Callable[..., Results]) -> None:
+        self.known = Remembered({}, {}, run, True, OtherSizes(), OtherSizes())
+        self.finds_op = False  # whether it returned an op the last time
+
+    def called(self, args: Arguments, kwargs: NamedArguments) -> Results:
+        """What the function gives."""
+        known = self.known
+        traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
+        if traced or state.levels or not usable():
+            return _first_of(known.function(*args, **kwargs))
+        if state.grad and (_is_wanted(args) or _is_wanted(kwargs.values())):
+            return self.recorded(args, kwargs)
+        operands: list[TensorBase] = []
+        signature = signature_of(args, kwargs, operands)
+        try:
+            call = known.plain_calls.get(signature)
+        except TypeError:  # an argument that cannot be in a key
+            return _first_of(known.function(*args, **kwargs))
+        if call is None:
+            if len(known.plain_calls) >= MAX_TRACES:
+                known.plain_calls.clear()
+            call = known.plain_calls[signature] = OperationCall(None)
+
+        def body(given: Sequence[TensorBase]) -> Results:
+            if given is operands:
+                return _plainly(known, args, kwargs, given)
+            return _plainly(known, *all_exchanged(args, kwargs, given), given)
+
+        if call.trace is None:
+            again = functools.partial(_plainly, known)
+            said = form_of(signature)
+            found = resized(known.plain_sizes, said, args, kwargs, again, trace_alone)
+            if found is not None:
+                known.keep_plain(signature, found, said)
+                return self.short(*args, **kwargs)  # machine code can go on
+            call.trace = SEEN_ONCE
+        elif call.trace is SEEN_ONCE:
+            return call.remember(operands, body)
+        elif isinstance(call.trace, Trace):
+            return _again(call.trace, operands)
+        return body(operands)
+
+    def recorded(self, args: Arguments, kwargs: NamedArguments) -> Results:
+        """What the function gives, with a history."""
+        known = self.known
+        if self.finds_op and learn_call(
+            known.calls, known.sizes, known.function, args, kwargs, is_graded=True
+        ):
+            return self.short(*args, **kwargs)
+        told = errors.warnings_given
+        found = known.function(*args, **kwargs)
+        self.finds_op = found.__class__ is NormalizedCall
+        if self.finds_op and told == errors.warnings_given:
+            note_call(known.calls, known.sizes, args, kwargs, found)
+        return _first_of(found)
 
 
 def _plainly(
@@ -141,26 +156,6 @@ def _parts_of(found: Results) -> Sequence[Argument]:
 def _is_linked(part: Argument) -> bool:
     """Whether a result is a copy that stands for a view of an operand."""
     return is_tensor(part) and bool(links_of(part._storage))
-
-
-def _recorded(
-    known: Remembered,
-    made: Callable[..., Results],
-    finds_op: list[bool],
-    args: Arguments,
-    kwargs: NamedArguments,
-) -> Results:
-    """The results of the function, which have a history."""
-    if finds_op[0] and learn_call(
-        known.calls, known.sizes, known.function, args, kwargs, is_graded=True
-    ):
-        return made(*args, **kwargs)
-    told = errors.warnings_given
-    found = known.function(*args, **kwargs)
-    finds_op[0] = found.__class__ is NormalizedCall
-    if found.__class__ is NormalizedCall and told == errors.warnings_given:
-        note_call(known.calls, known.sizes, args, kwargs, found)
-    return _first_of(found)
 
 
 def _is_wanted(values: Iterable[Argument]) -> bool:

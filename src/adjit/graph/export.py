@@ -110,14 +110,13 @@ def export(
     def register(f: Function) -> Function:
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
-        op = f if isinstance(f, Operation) else None
         known = remembering.get(f)
 
         def short(fallback: Function) -> Function:
             if isinstance(fallback, native.Native):
                 return fallback
-            if op:
-                return calls.short(op.all_calls, fallback)
+            if isinstance(f, Operation):
+                return calls.short(f.all_calls, fallback)
             if known is None:
                 return fallback
             return calls.short(

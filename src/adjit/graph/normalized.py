@@ -26,6 +26,7 @@ from .operation import (
     ResizedCall,
     as_new,
     calls_of,
+    keep_call,
     keep_draws,
     resized,
 )
@@ -208,12 +209,7 @@ def learn_call(
     made = resized(sizes, said, args, kwargs, body, finish)
     if made is None:
         return False
-    call = OperationCall(made.op)
-    call.adopt(made)
-    if len(known) >= MAX_TRACES:
-        known.clear()
-    known[key] = call
-    sizes.keep(known, key, made.op.name, said, is_made=True)
+    call = keep_call(known, sizes, key, said, made)
     # Else the op learns how the results get their history.
     return not any(wanted) or made.op.knows_saves(call, tensors)
 

@@ -939,14 +939,22 @@ def _by_template(
     if found is None:
         return None
     assert isinstance(found, ResizedCall)
-    call = OperationCall(found.op)
-    call.adopt(found)
+    call = keep_call(known, sizes, signature, said, found)
+    if state.grad and any(map(needs_grad, operands)):
+        found.op.knows_saves(call, operands)
+    return call
+
+
+def keep_call(
+    known: KnownCalls, sizes: OtherSizes, signature: Signature, said: object, made: ResizedCall
+) -> OperationCall:
+    """Keep what a template has made of a call; `said` has the form of its signature, and the numbers."""
+    call = OperationCall(made.op)
+    call.adopt(made)
     if len(known) >= MAX_TRACES:
         known.clear()
     known[signature] = call
-    sizes.keep(known, signature, found.op.name, said, is_made=True)
-    if state.grad and any(map(needs_grad, operands)):
-        found.op.knows_saves(call, operands)
+    sizes.keep(known, signature, made.op.name, said, is_made=True)
     return call
 
 

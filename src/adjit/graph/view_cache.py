@@ -214,31 +214,31 @@ class OtherViews:
         if len(self.remakes) >= MAX_VIEWS:
             self.remakes.clear()
         self.remakes.setdefault((is_graded, form), remake)
-        self._keep(key, found, is_graded, view)
+        self._keep(key, found, is_graded, view, remake)
         return True
 
     def by_template(self, key: Signature, is_graded: bool) -> CachedView | None:
         """What a call of a signature gives, made by a template that is there, and remembered; None if there is
         none."""
         found = form_of(key) if self.remakes else None
-        if found is None or (is_graded, found[0]) not in self.remakes:
+        remake = None if found is None else self.remakes.get((is_graded, found[0]))
+        if found is None or remake is None:
             return None
         view = self.sizes.made_by_template((is_graded, found[0]), found[1])
         if view is None:
             return None
         assert isinstance(view, CachedView)
-        self._keep(key, found, is_graded, view)
+        self._keep(key, found, is_graded, view, remake)
         return view
 
     def _keep(
-        self, key: Signature, found: tuple[Form, Numbers], is_graded: bool, view: CachedView
-    ) -> None:
+        self, key: Signature, said: tuple[Form, Numbers], is_graded: bool, view: CachedView, remake: Remake
+    ) -> None:  # fmt: skip
         """Remember what a template has made, of a signature with this form and these numbers."""
         if isinstance(view.vjp, ViewVjp):
-            remake = self.remakes[is_graded, found[0]]
-            view.vjp.numbers, view.vjp.remake = found[1], functools.partial(_vjp_of, remake)
+            view.vjp.numbers, view.vjp.remake = said[1], functools.partial(_vjp_of, remake)
         self.cached[key] = view
-        self.sizes.keep(self.cached, key, self.function, (is_graded, found), is_made=True)
+        self.sizes.keep(self.cached, key, self.function, (is_graded, said), is_made=True)
 
     def _remade(
         self,

@@ -81,7 +81,9 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     # Once, or anew where an interrupt has ended it.
     if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
         _make(entry, batch, structure)
-    elif entry.seen == 1 and batch[0].recipe.device is CPU and not is_resized:
+    elif (
+        entry.seen == 1 and batch[0].recipe.device is CPU and not is_resized
+    ):  # whose kernels are there
         _make_at_once(entry, batch, structure)
     if entry.plan is None and entry.seen < wanted:
         rare[hash(structure.key)] = entry.seen
