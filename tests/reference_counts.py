@@ -48,6 +48,7 @@ class Effect(NamedTuple):
 EFFECTS = {
     "_PyObject_GC_New": Effect(EMPTY),
     "_Py_Dealloc": Effect(WORD),
+    "PyDict_Clear": Effect(WORD),
     "PyDict_DelItem": Effect(WORD),
     "PyDict_GetItemWithError": Effect(BORROWED),
     "PyDict_New": Effect(NEW),
@@ -88,6 +89,7 @@ EFFECTS = {
     "PyObject_SetAttr": Effect(WORD),
     "PyObject_Vectorcall": Effect(NEW),
     "PySet_Add": Effect(WORD),
+    "PySet_Clear": Effect(WORD),
     "PySet_Contains": Effect(WORD),
     "PySet_Discard": Effect(WORD),
     "PySet_New": Effect(NEW),

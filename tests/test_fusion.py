@@ -19,6 +19,7 @@ import warnings
 
 import numpy as np
 import pytest
+import templates
 from adjit.kernels.language.target import compile_function
 from adjit.kernels.ops import reduce
 from scheduler import put_in_place
@@ -1312,7 +1313,8 @@ def test_where_sizes_are_ever_others_a_structure_has_to_come_more_often(monkeypa
     plan_cache.clear()
     for ask in ("made", "made_by_template"):  # as where there are none
         monkeypatch.setattr(other_sizes.Family, ask, lambda *call: None)
-    assert [sightings(n) for n in range(4000, 4120)] == [2] * 120
+    with templates.watched():
+        assert [sightings(n) for n in range(4000, 4120)] == [2] * 120
     monkeypatch.undo()
     monkeypatch.setattr(config, "HOT", 1)
     assert sightings(3200) == 1  # who asks for plans at once gets them

@@ -22,7 +22,6 @@ from .cpython import (
     has_failed,
     item,
     length,
-    new_attribute,
     new_pair,
     new_result,
     new_single,
@@ -34,6 +33,7 @@ from .cpython import (
 )
 from .grad_nodes import give_history, history_of, new_edge, tracked
 from .into import new_into
+from .other_sizes import new_kept
 from .tensors import (
     can_take_fast_path,
     is_private,
@@ -42,7 +42,6 @@ from .tensors import (
     new_tensor,
     records_gradients,
     settled,
-    unless_none,
     version_of,
     zero,
 )
@@ -51,10 +50,10 @@ FUNCTION_CONTEXT = BOUND
 OP_RECORD_DIFFERENTIABLE = OP_RECORD_FLOATING = OP_RECORD_OPERANDS = OP_RECORD_RECIPE = BOUND
 OP_RECORD_WHOLE = RECIPE_OUTPUTS = RECIPE_SPEC = BOUND
 RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_OP_RECORDS = BOUND
-RECORDER_RUNTIME = BOUND
+RECORDER_RUNTIME = RECORDER_SIZES = BOUND
 RECORDER_SAVES = RECORDER_FALLBACK = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = BOUND
-RUNTIME_MADE_BY_TEMPLATE = RUNTIME_NONE = BOUND
+RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 STORAGE_VALUE = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
@@ -184,21 +183,11 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
 @helper
 def new_known(context, runtime, key):
     """What is known of an op on operands such as these, or what a template makes of that; 0 if nothing is."""
-    found = own(find(item(context, RECORDER_OP_RECORDS), key))
-    return found if found != 0 else new_by_template(runtime, item(context, RECORDER_OP), key)
-
-
-@helper
-def new_by_template(runtime, op, key):
-    """The op record that a template makes; 0 if none does, or, and an exception is set, on failure."""
-    make = new_attribute(op, item(runtime, RUNTIME_MADE_BY_TEMPLATE))
-    if make == 0:
-        return 0
-    arguments = stack_words(1)
-    put(arguments, 0, key)
-    made = new_result(make, arguments, 1, 0)
-    drop(make)
-    return unless_none(runtime, made)
+    op_records = item(context, RECORDER_OP_RECORDS)
+    found = own(find(op_records, key))
+    return (
+        found if found != 0 else new_kept(runtime, item(context, RECORDER_SIZES), op_records, key)
+    )
 
 
 LARGEST_SINGLE, LARGEST = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)

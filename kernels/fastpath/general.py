@@ -24,7 +24,6 @@ from .cpython import (
 )
 from .elementwise import (
     around,
-    new_by_template,
     new_number_word,
     offset_of,
     reads_shared,
@@ -33,13 +32,14 @@ from .elementwise import (
 )
 from .grad_nodes import give_history, history_of, new_edge, tracked
 from .into import new_into
+from .other_sizes import new_kept
 from .signatures import SIZE, describe, known, tensor
 from .tensors import can_take_fast_path, is_tensor, records_gradients, settled, version_of, zero
 
 CHOSEN_ATTRIBUTES = CHOSEN_OP = CHOSEN_OPERANDS = FUNCTION_CONTEXT = BOUND
 GENERAL_ARITY = GENERAL_ATTRIBUTES = GENERAL_DEFAULTS = GENERAL_MOST = GENERAL_OP = BOUND
 GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OP_RECORDS = GENERAL_RUNTIME = BOUND
-GENERAL_SAVES = GENERAL_FALLBACK = BOUND
+GENERAL_SAVES = GENERAL_SIZES = GENERAL_FALLBACK = BOUND
 MOST_OPERANDS = BOUND
 OP_RECORD_DIFFERENTIABLE = OP_RECORD_OPERANDS = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
 RECIPE_OUTPUTS = BOUND
@@ -193,22 +193,26 @@ def asked_history(runtime, operands):
 def new_op_record(context, runtime, op, operands):
     """What is known of an op on such operands, with a reference; 0 if there is none yet."""
     op_records = new_attribute(op, item(context, GENERAL_OP_RECORDS))
-    if op_records == 0:
-        return 0
+    key = new_key(runtime, operands) if op_records != 0 else 0
+    op_record = own(find(op_records, key)) if key != 0 else 0
+    if key != 0 and op_record == 0:
+        sizes = new_attribute(op, item(context, GENERAL_SIZES))
+        op_record = new_kept(runtime, sizes, op_records, key) if sizes != 0 else 0
+        drop(sizes)
+    drop(key)
+    drop(op_records)
+    return op_record
+
+
+@helper
+def new_key(runtime, operands):
+    """What an op record is known by: what operands are, in a tuple if there are several; 0 on failure."""
     if length(operands) == 1:
-        only = sign_of(runtime, item(operands, 0))
-        op_record = own(find(op_records, only))
-        drop(op_records)
-        return op_record if op_record != 0 else new_by_template(runtime, op, only)
+        return own(sign_of(runtime, item(operands, 0)))
     key = new_tuple(length(operands))
     for k in range(length(operands) if key != 0 else 0):
         fill(key, k, own(sign_of(runtime, item(operands, k))))
-    op_record = own(find(op_records, key)) if key != 0 else 0
-    drop(op_records)
-    if op_record == 0 and key != 0:
-        op_record = new_by_template(runtime, op, key)
-    drop(key)
-    return op_record
+    return key
 
 
 @helper

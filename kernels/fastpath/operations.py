@@ -23,6 +23,7 @@ from .cpython import (
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge
+from .other_sizes import has_families, keep, new_by_template
 from .signatures import SIZE, START, TENSORS, describe, known, new_signature, new_tensors, tensor
 from .tensors import (
     can_take_fast_path,
@@ -31,7 +32,6 @@ from .tensors import (
     new_storage,
     records_gradients,
     settled,
-    unless_none,
     version_of,
     zero,
 )
@@ -40,15 +40,14 @@ from .traces import completed
 CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVE_PLANS = BOUND
 CALL_TRACE = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
-OPERATION_BY_TEMPLATE = OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_PLAIN_CALLS = BOUND
-OPERATION_PLAIN_BY_TEMPLATE = BOUND
-OPERATION_RUNTIME = OPERATION_TRACE_CLASS = BOUND
+OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_PLAIN_CALLS = OPERATION_PLAIN_SIZES = BOUND
+OPERATION_RUNTIME = OPERATION_SEE_TO = OPERATION_SIZES = OPERATION_TRACE_CLASS = BOUND
 OPERATION_FALLBACK = OPERATION_WITH_HISTORY = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVE_PLAN_INPUTS = SAVE_PLAN_KEPT = SAVE_PLAN_OUTPUTS = SAVE_PLAN_TARGETS = BOUND
 STORAGE_VALUE = BOUND
-TRACE_UNALIASED = TRACE_MANY = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
+TRACE_DRAWS = TRACE_UNALIASED = TRACE_MANY = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
 TENSOR_STORAGE = BOUND
 
 
@@ -90,7 +89,7 @@ def from_trace(context, runtime, looks, history):
     calls = item(context, OPERATION_PLAIN_CALLS if history == 0 else OPERATION_CALLS)
     found = known(calls, looks)
     if found == 0 and has_failed() == 0:
-        found = new_by_template(context, runtime, looks, history)
+        found = new_learned(context, runtime, looks, history)
     if found == 0:
         return 0
     out = 0
@@ -113,20 +112,43 @@ def from_trace(context, runtime, looks, history):
 
 
 @helper
-def new_by_template(context, runtime, looks, history):
-    """What a template knows of such a call; 0 if there is none, or, and an exception is set, on failure."""
-    make = item(context, OPERATION_PLAIN_BY_TEMPLATE if history == 0 else OPERATION_BY_TEMPLATE)
-    signature, tensors, words = new_signature(looks), new_tensors(looks), stack_words(2)
-    if signature == 0 or tensors == 0:
-        drop(signature)
-        drop(tensors)
+def new_learned(context, runtime, looks, history):
+    """What a template knows of such a call, kept; 0 if there is none, or, and an exception is set, on
+    failure."""
+    sizes = item(context, OPERATION_PLAIN_SIZES if history == 0 else OPERATION_SIZES)
+    signature, said = new_signature(looks) if has_families(sizes) else 0, stack_words(1)
+    if signature == 0:
         return 0
-    put(words, 0, signature)
-    put(words, 8, tensors)
-    made = new_result(make, words, 2, 0)
+    made = new_by_template(runtime, sizes, signature, said)
+    if made != 0:
+        calls = item(context, OPERATION_PLAIN_CALLS if history == 0 else OPERATION_CALLS)
+        is_usual = history == 0 and not draws(runtime, made)
+        goes_well = is_usual or is_seen_to(context, looks, made)
+        if not goes_well or not keep(runtime, sizes, calls, signature, made, said):
+            drop(made)
+            made = 0
     drop(signature)
+    return made
+
+
+@helper
+def draws(runtime, call):
+    """Whether what a call records draws random numbers."""
+    return get(get(call, CALL_TRACE), TRACE_DRAWS) == item(runtime, RUNTIME_TRUE)
+
+
+@helper
+def is_seen_to(context, looks, call):
+    """Have Python see to draws and to histories: `see_to` of `graph/operation.py`; whether that went well."""
+    words, tensors = stack_words(2), new_tensors(looks)
+    if tensors == 0:
+        return False
+    put(words, 0, call)
+    put(words, 8, tensors)
+    found = new_result(item(context, OPERATION_SEE_TO), words, 2, 0)
     drop(tensors)
-    return unless_none(runtime, made)
+    drop(found)
+    return found != 0
 
 
 @helper

@@ -8,7 +8,6 @@ from .cpython import (
     LENGTH,
     WEAK_REFERENCES,
     class_of,
-    contains,
     drop,
     exchange,
     fill,
@@ -21,7 +20,6 @@ from .cpython import (
     items,
     length,
     list_item,
-    new_attribute,
     new_dict,
     new_instance,
     new_list,
@@ -39,6 +37,7 @@ from .cpython import (
     untrack,
     word_of,
 )
+from .rings import forget_known, new_oldest
 
 FUNCTION_CONTEXT = BOUND
 TAPE_ADD = TAPE_BIT_LENGTH = TAPE_CALLED = TAPE_DIVIDE = TAPE_EQUAL = TAPE_LESS = BOUND
@@ -47,12 +46,12 @@ TAPE_UNEQUAL = BOUND
 TAPE_COPY = TAPE_DICT = TAPE_INSTANCE = TAPE_LIST = TAPE_RECIPE = TAPE_SAME = TAPE_SPEC = BOUND
 TAPE_TUPLE = BOUND
 TAPE_CONSTANT = TAPE_HIDDEN = TAPE_MOST_NUMBERS = TAPE_NUMBER = TAPE_OBJECT = BOUND
-TAPES_CPU = TAPES_EMPTY = TAPES_FALLBACK = TAPES_FALSE = TAPES_INT_CLASS = BOUND
-TAPES_KEEP_SPEC = TAPES_MAKE_MEMORY = TAPES_MEMORIES = TAPES_NONE = TAPES_SERIALS = BOUND
-TAPES_SPECS = TAPES_SPEC_CLASS = TAPES_TRUE = BOUND
+TAPES_EMPTY = TAPES_FALLBACK = TAPES_FALSE = TAPES_INT_CLASS = BOUND
+TAPES_KNOWN_SPECS = TAPES_MAKE_MEMORY = TAPES_MEMORIES = TAPES_NONE = TAPES_SERIALS = BOUND
+TAPES_TRUE = BOUND
+KNOWN_SPECS_CPU = KNOWN_SPECS_DENSE = KNOWN_SPECS_MADE_ONCE = KNOWN_SPECS_SPECS = BOUND
+KNOWN_SPECS_SPEC_CLASS = BOUND
 TEMPLATE_CONSTANTS = TEMPLATE_TAPE = BOUND
-FORMS_FALLBACK = FORMS_FORM_AND_NUMBERS = FORMS_INT_CLASS = FORMS_IN_FORMS = FORMS_NONE = BOUND
-FORMS_SIZE_CLASS = FORMS_SPEC_CLASS = FORMS_TUPLE_CLASS = BOUND
 DTYPE_ITEMSIZE = MEMORY_SIZES = MEMORY_WANTS = POOL_ALIGNMENT = POOL_SMALL = BOUND
 KNOWN_CONTIGUOUS = KNOWN_EXTENT = KNOWN_KIND = KNOWN_NUMEL = KNOWN_SHAPE = KNOWN_STRIDES = BOUND
 SPEC_CHOSEN = SPEC_CONTIGUOUS = SPEC_DEVICE = SPEC_DTYPE = SPEC_EXTENT = BOUND
@@ -74,8 +73,6 @@ HEAD = 24  # bytes of one of objects, before its operands: what it makes, of wha
 # How the numbers of a call meet the conditions; FAILED: an exception is set.
 UNMET, MET, UNUSUAL, FAILED = 0, 1, 2, 3
 
-COUNT_AT, MOST_COUNTED = 20, (1 << 20) - 1  # where of two counts in one word the second is
-
 LARGEST = 1 << 62  # sums of these are still words
 
 
@@ -85,103 +82,44 @@ def first_made(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     templates, given = get(arguments, 0), get(arguments, 8)
     numbers, none = stack_words(TAPE_MOST_NUMBERS), item(context, TAPES_NONE)
-    is_usual = read(context, given, numbers)
-    for k in range(length(templates) if is_usual else 0):
-        template = list_item(templates, k)
-        tape, constants = item(template, TEMPLATE_TAPE), item(template, TEMPLATE_CONSTANTS)
-        meets = UNUSUAL
-        if tape != none and length(given) == get(tape, GIVEN):
-            meets = computed(tape, constants, numbers)
-        if meets == MET:
-            return new_pair(new_made(context, tape, constants, numbers), new_word(k))
-        if meets == FAILED:
+    if read(context, given, numbers):
+        k = fitting(context, templates, given, numbers)
+        if k >= 0:
+            return new_pair(new_by_tape(context, templates, k, numbers), new_word(k))
+        if k == NONE_FITS:
+            return own(none)
+        if k == HAS_FAILED:
             return 0
-        if meets == UNUSUAL:
-            is_usual = False
-            break
-    if is_usual:
-        return own(none)
     return new_result(item(context, TAPES_FALLBACK), arguments, count, names)
 
 
-def form_of(function, arguments, count, names):
-    """A signature without its numbers, and these: `_form_of` of `graph/other_sizes.py`."""
-    context = get(function, FUNCTION_CONTEXT)
-    parts, none = get(arguments, 0), item(context, FORMS_NONE)
-    if class_of(parts) != item(context, FORMS_TUPLE_CLASS):
-        return new_result(item(context, FORMS_FALLBACK), arguments, count, names)
-    found = split(context, parts, 0, 0)
-    if found < 0:
-        return 0 if has_failed() != 0 else own(none)
-    form, numbers = new_tuple(found >> COUNT_AT), new_tuple(found & MOST_COUNTED)
-    if form == 0 or numbers == 0 or split(context, parts, form, numbers) < 0:
-        drop(form)
-        drop(numbers)
-        return 0
-    untrack(form)
-    untrack(numbers)
-    return new_pair(form, numbers)
+NONE_FITS, IS_UNUSUAL, HAS_FAILED = -1, -2, -3
 
 
 @helper
-def split(context, parts, form, numbers):
-    """How many numbers a signature has, and in the bits above, how many things there are in its form; they are
-    written into tuples where these are there. -1 if it has no form, or, and an exception is set, on failure."""
-    at = to = 0
-    for k in range(length(parts)):
-        part = item(parts, k)
-        kind = class_of(part)
-        if kind == item(context, FORMS_SPEC_CLASS):
-            said = form_and_numbers(context, part)
-            if said == 0 or item(said, 0) == item(context, FORMS_NONE):
-                return -1
-            if form != 0:
-                fill(form, at, own(item(said, 0)))
-            at += 1
-            to = copied(numbers, to, item(said, 1))
-        elif kind == item(context, FORMS_SIZE_CLASS):
-            if form != 0:
-                size = new_word(length(part))
-                if size == 0:
-                    return -1
-                fill(form, at, size)
-            at += 1
-            to = copied(numbers, to, part)
-        elif kind == item(context, FORMS_INT_CLASS) and is_told(context, parts, k):
-            if numbers != 0:
-                fill(numbers, to, own(part))
-            to += 1
-        elif contains(item(context, FORMS_IN_FORMS), kind) == 1:
-            if form != 0:
-                fill(form, at, own(part))
-            at += 1
-        else:
-            return -1
-    return at << COUNT_AT | to if to <= MOST_COUNTED else -1
+def fitting(context, templates, given, numbers):
+    """Which template the first is whose conditions numbers meet, and which computes others behind them; or that
+    none is, that Python has to see to it, or that an exception is set."""
+    for k in range(length(templates)):
+        template = list_item(templates, k)
+        tape, meets = item(template, TEMPLATE_TAPE), UNUSUAL
+        if tape != item(context, TAPES_NONE) and length(given) == get(tape, GIVEN):
+            meets = computed(tape, item(template, TEMPLATE_CONSTANTS), numbers)
+        if meets == MET:
+            return k
+        if meets == FAILED:
+            return HAS_FAILED
+        if meets == UNUSUAL:
+            return IS_UNUSUAL
+    return NONE_FITS
 
 
 @helper
-def is_told(context, parts, k):
-    """Whether a part stands behind the class of whole numbers: it is one of a call then."""
-    return k > 0 and item(parts, k - 1) == item(context, FORMS_INT_CLASS)
-
-
-@helper
-def form_and_numbers(context, spec):
-    """The form of a spec and its numbers; 0 on failure."""
-    found = get(spec, SPEC_FORM_AND_NUMBERS)
-    if found == item(context, FORMS_NONE):
-        drop(new_attribute(spec, item(context, FORMS_FORM_AND_NUMBERS)))  # which keeps it
-        found = get(spec, SPEC_FORM_AND_NUMBERS)
-    return 0 if found == item(context, FORMS_NONE) else found
-
-
-@helper
-def copied(numbers, to, others):
-    """Write some numbers behind those in a tuple, if that is there; where they end."""
-    for k in range(length(others) if numbers != 0 else 0):
-        fill(numbers, to + k, own(item(others, k)))
-    return to + length(others)
+def new_by_tape(context, templates, k, numbers):
+    """What a template makes of numbers that it has computed; 0 on failure."""
+    template = list_item(templates, k)
+    constants = item(template, TEMPLATE_CONSTANTS)
+    return new_made(context, item(template, TEMPLATE_TAPE), constants, numbers)
 
 
 @helper
@@ -441,7 +379,7 @@ def new_spec(context, parts):
     fill(key, 0, own(item(parts, KNOWN_SHAPE)))
     fill(key, 1, own(item(parts, KNOWN_STRIDES)))
     fill(key, 2, own(item(parts, KNOWN_KIND)))
-    found = own(find(item(context, TAPES_SPECS), key))
+    found = own(find(item(item(context, TAPES_KNOWN_SPECS), KNOWN_SPECS_SPECS), key))
     if found == 0 and has_failed() == 0:
         found = new_kept_spec(context, key, parts)
     drop(key)
@@ -451,7 +389,8 @@ def new_spec(context, parts):
 @helper
 def new_kept_spec(context, key, parts):
     """A spec with these parts, which others will share."""
-    made = new_object(item(context, TAPES_SPEC_CLASS))
+    known = item(context, TAPES_KNOWN_SPECS)
+    made = new_object(item(known, KNOWN_SPECS_SPEC_CLASS))
     ndim = new_word(length(item(parts, KNOWN_SHAPE)))
     if made == 0 or ndim == 0:
         drop(made)
@@ -461,22 +400,47 @@ def new_kept_spec(context, key, parts):
     put(made, SPEC_STRIDES, own(item(parts, KNOWN_STRIDES)))
     put(made, SPEC_REPORTED, own(item(parts, KNOWN_STRIDES)))
     put(made, SPEC_DTYPE, own(item(parts, KNOWN_KIND)))
-    put(made, SPEC_DEVICE, own(item(context, TAPES_CPU)))
+    put(made, SPEC_DEVICE, own(item(known, KNOWN_SPECS_CPU)))
     put(made, SPEC_CHOSEN, own(item(context, TAPES_FALSE)))
     put(made, SPEC_NDIM, ndim)
     put(made, SPEC_NUMEL, own(item(parts, KNOWN_NUMEL)))
     put(made, SPEC_CONTIGUOUS, own(item(parts, KNOWN_CONTIGUOUS)))
     put(made, SPEC_EXTENT, own(item(parts, KNOWN_EXTENT)))
     put(made, SPEC_FORM_AND_NUMBERS, own(item(context, TAPES_NONE)))
-    words = stack_words(2)
-    put(words, 0, key)
-    put(words, 8, made)
-    kept = new_result(item(context, TAPES_KEEP_SPEC), words, 2, 0)
-    drop(kept)
-    if kept == 0:
+    if not keep_spec(known, key, made):
         drop(made)
         return 0
     return made
+
+
+@helper
+def keep_spec(known, key, spec):
+    """Keep a spec until some more have come: `keep_spec` of `graph/node.py`; whether that went well."""
+    kept = item(known, KNOWN_SPECS_SPECS)
+    if remember(kept, key, spec) != 0:
+        return False
+    oldest = new_oldest(item(known, KNOWN_SPECS_MADE_ONCE), key)
+    if oldest == 0:
+        return has_failed() == 0
+    went_well = forget_known(kept, oldest) and forget_dense(known, oldest)
+    drop(oldest)
+    return went_well
+
+
+@helper
+def forget_dense(known, key):
+    """Forget that the spec of a key is the one in C order, or there would be two."""
+    shape = item(key, 0)
+    dense = new_tuple(length(shape) + 2)
+    if dense == 0:
+        return False
+    for k in range(length(shape)):
+        fill(dense, k, own(item(shape, k)))
+    fill(dense, length(shape), own(item(key, 2)))
+    fill(dense, length(shape) + 1, own(item(known, KNOWN_SPECS_CPU)))
+    went_well = forget_known(item(known, KNOWN_SPECS_DENSE), dense)
+    drop(dense)
+    return went_well
 
 
 # ----- recipes -----

@@ -85,15 +85,6 @@ def is_on(runtime, name):
 
 
 @helper
-def unless_none(runtime, made):
-    """What Python made, which is taken over; 0 for None."""
-    if made == item(runtime, RUNTIME_NONE):
-        drop(made)
-        return 0
-    return made
-
-
-@helper
 def is_bare(runtime, g):
     """Whether a gradient is a bare value, not a tensor: `is_bare` of `graph/node.py`."""
     return class_of(g) == item(runtime, RUNTIME_NODE_CLASS)

@@ -26,12 +26,12 @@ from .cpython import (
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge, new_place
+from .other_sizes import has_families, new_kept
 from .signatures import PART, SIZE, TENSORS, describe, known, new_signature, tensor
 from .tensors import (
     can_take_fast_path,
     new_view,
     records_gradients,
-    unless_none,
     version_of,
     zero,
 )
@@ -41,11 +41,11 @@ CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
 CACHED_VIEW_OUTPUTS = CACHED_VIEW_PARTS = BOUND
 VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
 FUNCTION_CONTEXT = BOUND
-RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = BOUND
+RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = BOUND
 RUNTIME_TUPLE_CLASS = SPEC_SHAPE = SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = BOUND
-TENSOR_SPEC = VIEWS_BY_TEMPLATE = VIEWS_CACHED = VIEWS_FALLBACK = VIEWS_IN_BRACKETS = BOUND
-VIEWS_RUNTIME = BOUND
+TENSOR_SPEC = VIEWS_CACHED = VIEWS_FALLBACK = VIEWS_GRADED_SIZES = VIEWS_IN_BRACKETS = BOUND
+VIEWS_RUNTIME = VIEWS_SIZES = BOUND
 
 OUT_OF_RANGE = -(1 << 62)  # in the place of a number of elements
 
@@ -64,7 +64,7 @@ def view(function, arguments, count, names):
                 shift = shift_of_numbers(runtime, t, get(arguments, 8), looks)
             cached = known(item(context, VIEWS_CACHED), looks) if shift != OUT_OF_RANGE else 0
             if cached == 0 and shift != OUT_OF_RANGE and has_failed() == 0:
-                cached = new_by_template(context, runtime, t, looks)
+                cached = new_learned(context, runtime, t, looks)
             made = views_of(runtime, t, cached, shift) if cached != 0 else 0
             drop(cached)
             if made != 0 or has_failed() != 0:
@@ -73,17 +73,17 @@ def view(function, arguments, count, names):
 
 
 @helper
-def new_by_template(context, runtime, t, looks):
-    """What a template gives for such a call; 0 if there is none, or, and an exception is set, on failure."""
+def new_learned(context, runtime, t, looks):
+    """What a template gives for such a call, kept; 0 if there is none, or, and an exception is set, on
+    failure."""
     is_graded = history_of(runtime, t) != 0 and records_gradients(runtime)
-    signature, words = new_signature(looks), stack_words(2)
+    sizes = item(context, VIEWS_GRADED_SIZES if is_graded else VIEWS_SIZES)
+    signature = new_signature(looks) if has_families(sizes) else 0
     if signature == 0:
         return 0
-    put(words, 0, signature)
-    put(words, 8, item(runtime, RUNTIME_TRUE if is_graded else RUNTIME_FALSE))
-    made = new_result(item(context, VIEWS_BY_TEMPLATE), words, 2, 0)
+    made = new_kept(runtime, sizes, item(context, VIEWS_CACHED), signature)
     drop(signature)
-    return unless_none(runtime, made)
+    return made
 
 
 @helper

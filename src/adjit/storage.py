@@ -15,7 +15,7 @@ from .heap_types import untracked
 ALIGNMENT = 64
 SLAB = 1 << 16
 SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
-CUT = 1 << 14  # free blocks up to this size wait as they are; larger ones are looked through
+CUT = 1 << 17  # free blocks up to this size wait as they are; larger ones are looked through
 WORKSPACE = 1 << 20  # bytes; only those that are used take memory
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
 

@@ -7,26 +7,28 @@ from typing import NamedTuple
 
 from ..schedule.jit import native
 from .fastpath import Fallback, Runtime, runtime
-from .node import TensorBase
+from .other_sizes import OtherSizes
 from .signature import Signature
 from .trace import Trace
 
 _calls = native.FastPath("operations", "call")
 
 
-# A call of a signature on some tensors, made by a template and kept; None if there is no template for it.
-ByTemplate = Callable[[Signature, tuple[TensorBase, ...]], object]
+# What Python has to know of a call that a template has made, with the tensors of the first one.
+SeeTo = Callable[..., None]
 
 
 class Calls(NamedTuple):
-    """Calls that came before, by signature, and what finds others."""
+    """Calls that came before, by signature, and what makes those of other sizes."""
 
     known: Mapping[Signature, object]
-    by_template: ByTemplate
+    sizes: OtherSizes
+    see_to: SeeTo
 
 
-def no_template(signature: Signature, tensors: tuple[TensorBase, ...]) -> None:
-    """Find no others."""
+def no_others(known: Mapping[Signature, object]) -> Calls:
+    """Calls that came before, and no others."""
+    return Calls(known, OtherSizes(), lambda call, tensors: None)
 
 
 class OperationContext(NamedTuple):
@@ -34,9 +36,10 @@ class OperationContext(NamedTuple):
 
     runtime: Runtime
     calls: Mapping[Signature, object]
-    by_template: ByTemplate
+    sizes: OtherSizes
+    see_to: SeeTo
     plain_calls: Mapping[Signature, object]  # those whose results have no history
-    plain_by_template: ByTemplate
+    plain_sizes: OtherSizes
     trace_class: type
     fallback: Fallback
     with_history: Fallback  # that where gradients are wanted, and all is as usual
@@ -74,5 +77,5 @@ def _context(
     first: bool,
 ) -> OperationContext:
     return OperationContext(
-        runtime(), *calls, *(plain or calls), Trace, fallback, with_history or fallback, first
+        runtime(), *calls, *(plain or calls)[:2], Trace, fallback, with_history or fallback, first
     )

@@ -20,7 +20,14 @@ from .levels import level_of, tracers
 from .links import links_of
 from .node import TensorBase
 from .normalized import Remembered, learn_call, note_call, remembering
-from .operation import NormalizedCall, OperationCall, as_new, resized, trace_alone
+from .operation import (
+    NormalizedCall,
+    OperationCall,
+    as_new,
+    call_alone,
+    keep_call,
+    resized,
+)
 from .other_sizes import OtherSizes, form_of
 from .record import is_tensor, needs_grad
 from .signature import Argument, Arguments, NamedArguments, all_exchanged, signature_of
@@ -105,9 +112,10 @@ class _Composition:
         if call.trace is None:
             again = functools.partial(_plainly, known)
             said = form_of(signature)
-            found = resized(known.plain_sizes, said, args, kwargs, again, trace_alone)
+            sizes = known.plain_sizes
+            found = resized(sizes, said, args, kwargs, again, call_alone)
             if found is not None:
-                known.keep_plain(signature, found, said)
+                keep_call(known.plain_calls, sizes, signature, said, found, known.function)
                 return self.short(*args, **kwargs)  # machine code can go on
             call.trace = SEEN_ONCE
         elif call.trace is SEEN_ONCE:

@@ -181,10 +181,6 @@ class Elementwise(native.Native):
         """Record a call of which the op record is known by now, in the shortest way."""
         return elementwise_recorder()(self, operands, attributes, over)
 
-    def made_by_template(self, op_key: OpKey) -> OpRecord | None:
-        """What is to be known of it on operands such as these, if a template makes that."""
-        return elementwise_record.made_by_template(self, op_key)
-
     def apply(
         self, operands: Arguments, attributes: NamedArguments, over: bool = False
     ) -> NewTensor:

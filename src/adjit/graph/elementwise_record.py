@@ -184,19 +184,6 @@ def plan(
     return op_record
 
 
-def made_by_template(op: ElementwiseOp, op_key: OpKey) -> OpRecord | None:
-    """What is to be known of an op on operands such as these, made by a template that is there, and remembered;
-    None if there is none: `plan` may make one then."""
-    if not op.sizes.families:
-        return None
-    found = form_of(op_key if isinstance(op_key, tuple) else (op_key,))
-    op_record = None if found is None else op.sizes.made_by_template(*found)
-    if not isinstance(op_record, OpRecord):
-        return None
-    _keep(op, op_key, op_record, found)
-    return op_record
-
-
 def _keep(op: ElementwiseOp, op_key: OpKey, op_record: OpRecord, said: object) -> None:
     """Remember what is to be known of an op."""
     if len(op.op_records) >= MAX_RECIPES:

@@ -158,5 +158,5 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             wrong_types.tell(function, function.__name__, args, kwargs)
             raise
 
-    made = calls.short(calls.Calls(memory.calls, calls.no_template), fallback)
+    made = calls.short(calls.no_others(memory.calls), fallback)
     return cast(_F, made)

@@ -19,7 +19,8 @@ from ..shapes import Size
 from ..storage import Storage, Version
 from . import cycles, elementwise_record, op_record, record
 from .node import MULTIPLE, NO_GRAD, GradNode, LeafKind, Node, Spec, View, attached, counter, leaves
-from .op_record import ElementwiseOp, OpKey, OpRecord
+from .op_record import ElementwiseOp, MemoryOfSizes, OpKey, OpRecord
+from .other_sizes import FormsContext, forms
 from .saved import NUMBERS, SavedPairs
 from .signature import Signature
 from .state import Sites, State, modes_used, observers, state, unrecorded
@@ -82,7 +83,7 @@ class Runtime(NamedTuple):
     inference_switch: str
     careful_switch: str
     accumulator: str  # the name of a method of tensors
-    made_by_template: str  # of one of elementwise ops
+    forms: FormsContext
     none: None
     true: bool
     false: bool
@@ -135,7 +136,7 @@ def runtime() -> Runtime:
         inference_switch=native.named(State, "inference"),
         careful_switch=native.named(State, "careful"),
         accumulator=native.named(record.Tensor, "_accumulator"),
-        made_by_template=native.named(ElementwiseOp, "made_by_template"),
+        forms=forms,
         none=None,
         true=True,
         false=False,
@@ -176,6 +177,7 @@ class RecorderContext(NamedTuple):
     runtime: Runtime
     arity: int
     op_records: dict[OpKey, OpRecord]
+    sizes: MemoryOfSizes
     node_class: type[GradNode]
     op: ElementwiseOp
     saves: dict[int, tuple[int, ...]]
@@ -189,6 +191,7 @@ class GeneralContext(NamedTuple):
     runtime: Runtime
     fallback: Fallback
     op_records: str  # names of attributes of an op
+    sizes: str
     saves: str
     node_class: str
     chosen: Mapping[Signature, object]  # by what arguments look like, what a `Choice` made of them
@@ -386,11 +389,11 @@ def compile_choices(
 
 
 # Names of attributes of an op, which machine code looks up.
-_OP_RECORDS, _SAVES, _NODE_CLASS = "op_records", "saves", "node_class"
+_OP_RECORDS, _SIZES, _SAVES, _NODE_CLASS = "op_records", "sizes", "saves", "node_class"
 
 
 def _general_context(fallback: Fallback, chosen: Mapping[Signature, object]) -> GeneralContext:
-    return GeneralContext(runtime(), fallback, _OP_RECORDS, _SAVES, _NODE_CLASS, chosen)
+    return GeneralContext(runtime(), fallback, _OP_RECORDS, _SIZES, _SAVES, _NODE_CLASS, chosen)
 
 
 _attributed = native.FastPath("general", "call_with_attributes")
@@ -430,4 +433,6 @@ def _context(op: ElementwiseOp, fallback: Fallback) -> RecorderContext:
     op_records, saves, node_class = (
         getattr(op, name) for name in (_OP_RECORDS, _SAVES, _NODE_CLASS)
     )
-    return RecorderContext(runtime(), op.arity, op_records, node_class, op, saves, fallback)
+    return RecorderContext(
+        runtime(), op.arity, op_records, op.sizes, node_class, op, saves, fallback
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -18,6 +17,7 @@ from ..schedule.planning.recipe import Recipe
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel, same_strides
 from ..storage import Block, Storage, Version
 from ..unknown import current, inquiries, is_unknown, text_of
+from .ring import Ring
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -84,11 +84,10 @@ class Spec:
 
 
 specs: dict[tuple[object, ...], Spec] = {}
-_dense: dict[tuple[object, ...], Spec] = {}  # those in C order, by shape, dtype and device
+dense_specs: dict[tuple[object, ...], Spec] = {}  # those in C order, by shape, dtype and device
 MAX_SPECS = 1 << 16
 # Those that templates have made, which go again, the oldest first: with ever other sizes few come back.
-_made_once: deque[tuple[Size, Shape, dtype]] = deque()
-MOST_MADE_ONCE = 1 << 11
+made_once: Ring[tuple[Size, Shape, dtype]] = Ring(1 << 11)
 
 
 def spec_of(
@@ -148,11 +147,10 @@ def are_one(a: Spec, b: Spec) -> bool:
 def keep_spec(key: tuple[Size, Shape, dtype], spec: Spec) -> None:
     """Keep a spec that a template has made, until some more have come."""
     specs[key] = spec
-    _made_once.append(key)
-    while len(_made_once) > MOST_MADE_ONCE:
-        oldest = _made_once.popleft()
+    oldest = made_once.take(key)
+    if oldest is not None:
         specs.pop(oldest, None)
-        _dense.pop((*oldest[0], oldest[2], CPU), None)  # or there would be two
+        dense_specs.pop((*oldest[0], oldest[2], CPU), None)  # or there would be two
 
 
 def as_reported(spec: Spec) -> Spec:
@@ -200,11 +198,11 @@ def dense_spec(shape: Shape, kind: dtype, place: device = CPU) -> Spec:
     if inquiries:
         return spec_of(shape, contiguous_strides(shape), kind, place)
     key = (*shape, kind, place)
-    spec = _dense.get(key)
+    spec = dense_specs.get(key)
     if spec is None:
-        if len(_dense) >= MAX_SPECS:
-            _dense.clear()
-        spec = _dense[key] = spec_of(shape, contiguous_strides(shape), kind, place)
+        if len(dense_specs) >= MAX_SPECS:
+            dense_specs.clear()
+        spec = dense_specs[key] = spec_of(shape, contiguous_strides(shape), kind, place)
     return spec
 
 

@@ -23,14 +23,12 @@ from .operation import (
     NormalizedCall,
     Operation,
     OperationCall,
-    ResizedCall,
     as_new,
     calls_of,
     keep_call,
-    keep_draws,
     resized,
 )
-from .other_sizes import Form, OtherSizes, form_of
+from .other_sizes import OtherSizes, form_of
 from .record import needs_grad, tensor_classes
 from .registry import registry
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
@@ -110,22 +108,7 @@ class Remembered(NamedTuple):
     @property
     def all_plain_calls(self) -> Calls:
         """Those whose results have no history."""
-        if self.plain_calls is self.calls:
-            return self.all_calls
-        return Calls(self.plain_calls, functools.partial(_plain_by_template, self))
-
-    def keep_plain(
-        self, signature: Signature, trace: Trace, said: tuple[Form, tuple[int, ...]] | None
-    ) -> OperationCall:
-        """Keep a call without history, given what a template has recorded."""
-        call = OperationCall(None)
-        call.trace = trace
-        keep_draws(call)
-        if len(self.plain_calls) >= MAX_TRACES:
-            self.plain_calls.clear()
-        self.plain_calls[signature] = call
-        self.plain_sizes.keep(self.plain_calls, signature, self.function, said, is_made=True)
-        return call
+        return calls_of(self.plain_calls, self.plain_sizes)
 
     def forget(self) -> None:
         """Have all calls run the function."""
@@ -133,20 +116,6 @@ class Remembered(NamedTuple):
         self.plain_calls.clear()
         self.sizes.clear()
         self.plain_sizes.clear()
-
-
-def _plain_by_template(
-    known: Remembered, signature: Signature, operands: tuple[TensorBase, ...]
-) -> OperationCall | None:
-    """A call without history that comes for the first time, made by a template that is there, and kept; None if
-    there is none."""
-    sizes = known.plain_sizes
-    said = form_of(signature) if sizes.families else None
-    found = None if said is None else sizes.made_by_template(*said)
-    if found is None:
-        return None
-    assert isinstance(found, Trace)
-    return known.keep_plain(signature, found, said)
 
 
 remembering: dict[Callable[..., Results], Remembered] = {}
@@ -201,7 +170,9 @@ def learn_call(
         calls.append(found)
         return as_new(found.op.function(*found.args, **found.kwargs), found.args)
 
-    def finish(trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int) -> ResizedCall:
+    def finish(
+        trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int
+    ) -> OperationCall:
         found = calls.pop()
         return found.op.with_kin(trace, found.args, found.kwargs, operands)
 
@@ -209,9 +180,10 @@ def learn_call(
     made = resized(sizes, said, args, kwargs, body, finish)
     if made is None:
         return False
-    call = keep_call(known, sizes, key, said, made)
+    assert made.op is not None
+    keep_call(known, sizes, key, said, made, made.op.name)
     # Else the op learns how the results get their history.
-    return not any(wanted) or made.op.knows_saves(call, tensors)
+    return not any(wanted) or made.op.knows_saves(made, tensors)
 
 
 def _passed_on(found: NormalizedCall, tensors: Sequence[TensorBase]) -> Signature | None:

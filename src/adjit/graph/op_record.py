@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..dtypes import dtype
@@ -64,9 +64,6 @@ class MemoryOfSizes(Protocol):
     ) -> _T | None:
         """What `make` gives for numbers, made by a template; None if there is none for them."""
 
-    def made_by_template(self, form: Hashable, numbers: tuple[int, ...]) -> object:
-        """What a template gives that is there; None if there is none for these numbers."""
-
     def keep(
         self,
         entries: dict[_K, _T],
@@ -77,10 +74,6 @@ class MemoryOfSizes(Protocol):
         is_made: bool = False,
     ) -> None:
         """Keep a new entry, for good if its key, or what it says, was met before."""
-
-    @property
-    def families(self) -> Mapping[Hashable, object]:
-        """Calls that differ in numbers alone, by their forms."""
 
 
 class ElementwiseOp(GradOp, Protocol):
@@ -115,9 +108,6 @@ class ElementwiseOp(GradOp, Protocol):
         self, operands: tuple[object, ...], attributes: tuple[object, ...], over: bool
     ) -> NewTensor:
         """Record a call of which the op record is known by now, in the shortest way."""
-
-    def made_by_template(self, op_key: OpKey) -> OpRecord | None:
-        """What is to be known of it on operands such as these, if a template makes that."""
 
     def functions(self) -> dict[str, Callable[..., NewTensor]]:
         """What names in the body of the derivative mean on tensors."""

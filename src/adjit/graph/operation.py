@@ -79,6 +79,8 @@ class OperationCall:
 
     __slots__ = ("__weakref__", "attributes", "differentiable", "kin", "layout", "node_class", "op", "places",
                  "save_plans", "trace")  # fmt: skip
+    of_sizes = ("trace", "attributes")
+    of_its_own = ("save_plans",)
 
     def __init__(self, op: Operation | None) -> None:
         self.op, self.node_class = op, op and op.node_class
@@ -108,14 +110,6 @@ class OperationCall:
         self.trace = entry if is_unaliased or entry is SEEN_ONCE else UNCACHEABLE
         keep_draws(self)
         return out
-
-    def adopt(self, found: ResizedCall) -> None:
-        """Be what a template has made."""
-        kin = found.kin
-        self.layout, self.attributes, self.kin = kin.layout, found.attributes, kin
-        self.places = kin.places if found.op.back is not None else None
-        self.trace = found.trace  # last: other threads may make the same call
-        keep_draws(self)
 
     def lay_out(self, arguments: NamedArguments) -> list[int | None]:
         """Find the operands among the arguments, which have numbers in their places."""
@@ -168,15 +162,6 @@ class Kin:
         # Of the first call that asked for one.
         self.save_plans: dict[tuple[bool, ...], SavePlan] = {}
         self.vjps = OtherSizes()
-
-
-class ResizedCall(NamedTuple):
-    """What a template makes of a call."""
-
-    op: Operation
-    trace: Trace
-    attributes: NamedArguments
-    kin: Kin
 
 
 KnownCalls = dict[Signature, OperationCall]
@@ -441,10 +426,12 @@ class Operation(native.Native):
         )
         call = self._call(signature)
         if call.trace is None:
-            self._resize(call, signature, args, kwargs)
-            # Machine code can go on where a template has made all that it needs.
-            if call.trace is not None and (not requires_grad or self.knows_saves(call, operands)):
-                return self(*args, **kwargs)
+            made = self._resized(signature, args, kwargs)
+            if made is not None:
+                call = made
+                # Machine code can go on where a template has made all that it needs.
+                if not requires_grad or self.knows_saves(call, operands):
+                    return self(*args, **kwargs)
         entry = call.trace
         if isinstance(entry, Trace) and usable():
             starts = tuple([t._offset for t in operands]) if shifted else None
@@ -458,10 +445,10 @@ class Operation(native.Native):
             settle()
         return out
 
-    def _resize(
-        self, call: OperationCall, signature: Signature, args: Arguments, kwargs: NamedArguments
-    ) -> None:
-        """Have a call that comes for the first time recorded as others that differ in numbers alone."""
+    def _resized(
+        self, signature: Signature, args: Arguments, kwargs: NamedArguments
+    ) -> OperationCall | None:
+        """A call that comes for the first time, made as others that differ in numbers alone, and kept."""
 
         def body(
             args: Arguments, kwargs: NamedArguments, operands: Sequence[TensorBase]
@@ -471,20 +458,21 @@ class Operation(native.Native):
         said = form_of(signature)
         found = resized(self.sizes, said, args, kwargs, body, self.with_kin)
         if found is not None:
-            call.adopt(found)
-            self.sizes.keep(self.calls, signature, self.name, said, is_made=True)
+            keep_call(self.calls, self.sizes, signature, said, found, self.name)
+        return found
 
     def with_kin(
         self, trace: Trace, args: Arguments, kwargs: NamedArguments, operands: int
-    ) -> ResizedCall:
+    ) -> OperationCall:
         """A call on so many tensors, given its trace, and what it shares with others of a template."""
         if not trace.unaliased:
             raise Unresizable(self.name)
-        like = OperationCall(self)
+        call = OperationCall(self)
         if self.back is not None:
             places = map(NumberArgument, range(operands))
-            like.lay_out(self.bind(*all_exchanged(args, kwargs, places)))
-        return ResizedCall(self, trace, like.attributes, Kin(like))
+            call.lay_out(self.bind(*all_exchanged(args, kwargs, places)))
+        call.trace, call.kin = trace, Kin(call)
+        return call
 
     def knows_saves(self, call: OperationCall, operands: Sequence[TensorBase]) -> bool:
         """Whether machine code can give results their history, as others of its template got theirs."""
@@ -926,41 +914,38 @@ def resized(
 
 def calls_of(known: KnownCalls, sizes: OtherSizes) -> calls.Calls:
     """The calls that are known, and those that templates for other sizes make."""
-    return calls.Calls(known, functools.partial(_by_template, known, sizes))
+    return calls.Calls(known, sizes, see_to)
 
 
-def _by_template(
-    known: KnownCalls, sizes: OtherSizes, signature: Signature, operands: tuple[TensorBase, ...]
-) -> OperationCall | None:
-    """A call that comes for the first time, made by a template that is there, and kept; None if there is
-    none."""
-    said = form_of(signature) if sizes.families else None
-    found = None if said is None else sizes.made_by_template(*said)
-    if found is None:
-        return None
-    assert isinstance(found, ResizedCall)
-    call = keep_call(known, sizes, signature, said, found)
-    if state.grad and any(map(needs_grad, operands)):
-        found.op.knows_saves(call, operands)
-    return call
+def see_to(call: OperationCall, operands: Sequence[TensorBase]) -> None:
+    """Have machine code be able to repeat a call that a template has made: its draws, its history."""
+    keep_draws(call)
+    if call.op is not None and state.grad and any(map(needs_grad, operands)):
+        call.op.knows_saves(call, operands)
 
 
 def keep_call(
-    known: KnownCalls, sizes: OtherSizes, signature: Signature, said: object, made: ResizedCall
-) -> OperationCall:
-    """Keep what a template has made of a call; `said` has the form of its signature, and the numbers."""
-    call = OperationCall(made.op)
-    call.adopt(made)
+    known: KnownCalls, sizes: OtherSizes, signature: Signature, said: object, made: OperationCall, name: object
+) -> None:  # fmt: skip
+    """Keep what a template has made of a call of what the name stands for; `said` is the form of its signature,
+    and the numbers."""
+    keep_draws(made)
     if len(known) >= MAX_TRACES:
         known.clear()
-    known[signature] = call
-    sizes.keep(known, signature, made.op.name, said, is_made=True)
-    return call
+    known[signature] = made
+    sizes.keep(known, signature, name, said, is_made=True)
 
 
 def trace_alone(made: Trace, args: Arguments, kwargs: NamedArguments, tensors: int) -> Trace:
     """The trace of a call, which is all that is wanted."""
     return made
+
+
+def call_alone(made: Trace, args: Arguments, kwargs: NamedArguments, tensors: int) -> OperationCall:
+    """A call that has a trace, and is none of an op."""
+    call = OperationCall(None)
+    call.trace = made
+    return call
 
 
 def as_new(out: Results, args: Arguments) -> Results:

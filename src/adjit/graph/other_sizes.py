@@ -22,10 +22,20 @@ from ..schedule import settle as settling
 from ..schedule.jit import native
 from ..shapes import Size
 from .node import Node, Spec, TensorBase, spec_of
-from .record import MOST_MET_ONCE, is_met_again, make_storage, make_tensor, new_node
+from .record import (
+    MAX_RECIPES,
+    MOST_MET_AT_ALL,
+    MOST_MET_ONCE,
+    is_met_again,
+    make_storage,
+    make_tensor,
+    met,
+    new_node,
+)
+from .ring import Ring
 from .signature import Argument
 from .state import observers, state
-from .templates import UNKNOWN_VALUE, Numbers, Template, first_made, inquire
+from .templates import UNKNOWN_VALUE, Numbers, TapesContext, Template, first_made, inquire, tapes
 
 Form = tuple[Hashable, ...]  # what is left of a signature without its numbers
 
@@ -38,8 +48,11 @@ MOST_MET = 8  # calls of a family that others are compared with
 MOST_TEMPLATES = 24  # of a family: each layer has its own, and so have large and small sizes
 MOST_PATTERNS = 3  # of numbers that differ, for one template
 MOST_FAMILIES = 1 << 10  # of one op
-# Of one op, made by templates for numbers that came once: it takes 15 us to make them again.
+# Of one op, made by templates for numbers that came once: it takes 3 us to make them again.
 MOST_MADE = 16
+
+# Who looks at what templates make: machine code does not use them itself then.
+watchers: list[object] = []
 
 
 class Family:
@@ -113,11 +126,12 @@ class OtherSizes:
     known of each.
     """
 
-    __slots__ = ("_met_once", "families")
+    __slots__ = ("families", "made_once", "met_once")
 
     def __init__(self) -> None:
         self.families: dict[Hashable, Family] = {}  # by their forms
-        self._met_once: deque[Hashable] = deque()
+        self.met_once: Ring[Hashable] = Ring(MOST_MET_ONCE)
+        self.made_once: Ring[Hashable] = Ring(MOST_MADE)  # by templates
 
     def made_by_template(self, form: Hashable, numbers: Numbers) -> object:
         """What a template gives that is there; None if there is none for these numbers."""
@@ -152,10 +166,9 @@ class OtherSizes:
             # By what specs say: others would get the addresses of those that have gone.
             said = tuple([p.form_and_numbers if p.__class__ is Spec else p for p in parts])
         if not is_met_again((name, said)):
-            self._met_once.append(key)
-        most = MOST_MADE if is_made else MOST_MET_ONCE
-        while len(self._met_once) > most:
-            entries.pop(cast(_K, self._met_once.popleft()), None)
+            oldest = (self.made_once if is_made else self.met_once).take(key)
+            if oldest is not None:
+                entries.pop(cast(_K, oldest), None)
 
     def clear(self) -> None:
         """Forget all families."""
@@ -194,7 +207,7 @@ IN_FORMS = {type, int, str, bool, float, type(None), dtype, device}
 
 
 class FormsContext(NamedTuple):
-    """What takes signatures apart."""
+    """What takes signatures apart, and finds and keeps what templates make."""
 
     fallback: Callable[[Sequence[object]], tuple[Form, Numbers] | None]
     none: None
@@ -204,15 +217,23 @@ class FormsContext(NamedTuple):
     tuple_class: type
     in_forms: set[type]
     form_and_numbers: str  # the name of an attribute of specs
+    met: set[int]
+    watchers: list[object]
+    tapes: TapesContext
 
 
-native.register_layout(FORMS=FormsContext)
-form_of = native.FastPath("templates", "form_of").function(
-    _form_of,
-    FormsContext(
-        _form_of, None, Spec, Size, int, tuple, IN_FORMS, native.named(Spec, "form_and_numbers")
-    ),
+native.register_layout(
+    FORMS=FormsContext,
+    FAMILY=Family,
+    OTHER_SIZES=OtherSizes,
+    MOST_KEPT=MAX_RECIPES,
+    MOST_MET=MOST_MET_AT_ALL,
 )
+forms = FormsContext(
+    _form_of, None, Spec, Size, int, tuple, IN_FORMS, native.named(Spec, "form_and_numbers"), met, watchers,
+    tapes,
+)  # fmt: skip
+form_of = native.FastPath("other_sizes", "form_of").function(_form_of, forms)
 
 
 def spec_like(spec: Spec, numbers: Iterator[int]) -> Spec:

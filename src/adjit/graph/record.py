@@ -250,18 +250,19 @@ MAX_RECIPES = 4096
 MOST_MET_ONCE = (
     256  # of one op, whose records stay until others come: large networks have half as many shapes
 )
-_met: set[int] = set()  # hashes of what was looked at once
+met: set[int] = set()  # hashes of what was looked at once
+MOST_MET_AT_ALL = 4 * MAX_RECIPES
 
 
 def is_met_again(key: tuple[object, ...]) -> bool:
     """Whether a key comes for another time. What comes once is not worth being kept for long: where sizes are
     ever others, the collector would go several times through all that is known of each."""
     found = hash(key)
-    if found in _met:
+    if found in met:
         return True
-    if len(_met) >= 4 * MAX_RECIPES:
-        _met.clear()
-    _met.add(found)
+    if len(met) >= MOST_MET_AT_ALL:
+        met.clear()
+    met.add(found)
     return False
 
 

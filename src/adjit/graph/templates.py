@@ -38,7 +38,8 @@ from ..shapes import Shape, Size
 from ..storage import ALIGNMENT, SMALL
 from ..unknown import Inquiry, is_unknown, text_of
 from .cycles import hidden
-from .node import Spec, keep_spec, known_spec, specs
+from .node import Spec, dense_specs, known_spec, made_once, specs
+from .ring import Ring
 from .state import modes_used, record_gradients, resume_gradients, state
 from .tapes import tape_of
 
@@ -66,6 +67,16 @@ def _first_made(templates: Sequence[Template], numbers: Numbers) -> tuple[object
     return None
 
 
+class KnownSpecs(NamedTuple):
+    """The shared specs, and which of them go again."""
+
+    spec_class: type
+    cpu: device
+    specs: Mapping[tuple[object, ...], Spec]
+    dense: Mapping[tuple[object, ...], Spec]
+    made_once: Ring[tuple[Size, Shape, dtype]]
+
+
 class TapesContext(NamedTuple):
     """What reads tapes."""
 
@@ -75,26 +86,22 @@ class TapesContext(NamedTuple):
     true: bool
     false: bool
     empty: tuple[()]
-    cpu: device
-    spec_class: type
-    specs: Mapping[tuple[object, ...], Spec]
-    keep_spec: Callable[[tuple[Size, Shape, dtype], Spec], None]
+    known_specs: KnownSpecs
     serials: Iterator[int]
     memories: Mapping[int, MemoryOfOne]
     make_memory: Callable[[int], MemoryOfOne]
 
 
 native.register_layout(
-    TEMPLATE=Template, TAPES=TapesContext, KNOWN=known_spec, RESIZED=Recipe.resized, MEMORY=MemoryOfOne,
-    ROW_STEP=Step, KERNEL_SOURCE=Source, POOL_ALIGNMENT=ALIGNMENT, POOL_SMALL=SMALL,
+    TEMPLATE=Template, KNOWN_SPECS=KnownSpecs, TAPES=TapesContext, KNOWN=known_spec, RESIZED=Recipe.resized,
+    MEMORY=MemoryOfOne, RING=Ring, ROW_STEP=Step, KERNEL_SOURCE=Source, POOL_ALIGNMENT=ALIGNMENT,
+    POOL_SMALL=SMALL,
 )  # fmt: skip
-first_made = native.FastPath("templates", "first_made").function(
-    _first_made,
-    TapesContext(
-        _first_made, None, int, True, False, (), CPU, Spec, specs, keep_spec, serials,
-        memories, memory_of_one,
-    ),
+tapes = TapesContext(
+    _first_made, None, int, True, False, (), KnownSpecs(Spec, CPU, specs, dense_specs, made_once), serials,
+    memories, memory_of_one,
 )  # fmt: skip
+first_made = native.FastPath("templates", "first_made").function(_first_made, tapes)
 
 
 class Unresizable(Exception):

@@ -71,7 +71,7 @@ class ViewVjp(GradContext):
     """
 
     __slots__ = ("function", "kin", "lasts", "numbers", "offset", "remake", "traces")
-    of_sizes = ("function", "offset")
+    of_sizes = ("function", "offset", "numbers")
     of_its_own = ("traces",)
 
     def __init__(self, function: Pullback, offset: int | None = None) -> None:

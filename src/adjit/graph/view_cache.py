@@ -18,10 +18,10 @@ from ..schedule.settle import ask_for_machine_code
 from . import record, wrong_types
 from .fastpath import Fallback, Runtime, runtime
 from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
-from .other_sizes import Form, OtherSizes, form_of, spec_like, stand_in, with_numbers
+from .other_sizes import OtherSizes, form_of, spec_like, stand_in, with_numbers
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .state import record_gradients, state
-from .templates import Numbers, Unresizable
+from .templates import Unresizable
 from .trace import usable
 from .view import ViewVjp
 
@@ -64,9 +64,6 @@ class CachedView:
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 
-Remake = Callable[[Iterator[int]], CachedView]
-
-
 class ViewsContext(NamedTuple):
     """What makes views of cached."""
 
@@ -74,7 +71,8 @@ class ViewsContext(NamedTuple):
     cached: dict[Signature, CachedView]
     fallback: Fallback
     in_brackets: bool  # whether the argument behind the tensor is a key
-    by_template: Callable[[Signature, bool], CachedView | None]  # what is not among the cached
+    sizes: OtherSizes  # what makes others
+    graded_sizes: OtherSizes  # and those with a history
 
 
 native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsContext)
@@ -114,7 +112,8 @@ def caches_views(
             raise
         return out
 
-    context = ViewsContext(runtime(), cached, view, in_brackets, others.by_template)
+    sizes = others.sizes[False], others.sizes[True]
+    context = ViewsContext(runtime(), cached, view, in_brackets, *sizes)
     made: Callable[..., NewTensor] = _views.function(view, context)
     return made
 
@@ -122,7 +121,7 @@ def caches_views(
 class OtherViews:
     """What a view op remembers: what it gave, and templates for tensors of other sizes."""
 
-    __slots__ = ("cached", "function", "in_brackets", "one_by_one", "remakes", "sizes", "within")
+    __slots__ = ("cached", "function", "in_brackets", "one_by_one", "sizes", "within")
 
     def __init__(
         self, cached: dict[Signature, CachedView], function: Callable[..., NewTensor], in_brackets: bool,
@@ -130,9 +129,8 @@ class OtherViews:
     ) -> None:  # fmt: skip
         self.cached, self.function = cached, function
         self.in_brackets, self.one_by_one, self.within = in_brackets, one_by_one, within
-        self.sizes = OtherSizes()
-        # What calls do on other numbers, by whether gradients are recorded and by the form of their signature.
-        self.remakes: dict[tuple[bool, Form], Remake] = {}
+        # By whether gradients are recorded.
+        self.sizes = {False: OtherSizes(), True: OtherSizes()}
 
     def remember(self, args: Arguments, kwargs: NamedArguments, made: NewTensor) -> None:
         """Remember what a call gave, if these are views of its tensor, outputs of one function."""
@@ -152,7 +150,7 @@ class OtherViews:
             if len(self.cached) >= MAX_VIEWS:
                 self.cached.clear()
             self.cached[key] = found
-            self.sizes.keep(self.cached, key, self.function)
+            self.sizes[found.vjp is not None].keep(self.cached, key, self.function)
 
     def _as_remembered(
         self, t: TensorBase, args: Arguments, kwargs: NamedArguments, made: NewTensor
@@ -207,38 +205,16 @@ class OtherViews:
         if found is None or len(operands) != 1 or key in self.cached:
             return False
         form, numbers = found
+        sizes = self.sizes[is_graded]
         remake = functools.partial(self._remade, (None, *args[1:]), kwargs, t._spec, is_graded)
-        view = self.sizes.made((is_graded, form), numbers, remake)
+        view = sizes.made(form, numbers, remake)
         if view is None:
             return False
-        if len(self.remakes) >= MAX_VIEWS:
-            self.remakes.clear()
-        self.remakes.setdefault((is_graded, form), remake)
-        self._keep(key, found, is_graded, view, remake)
-        return True
-
-    def by_template(self, key: Signature, is_graded: bool) -> CachedView | None:
-        """What a call of a signature gives, made by a template that is there, and remembered; None if there is
-        none."""
-        found = form_of(key) if self.remakes else None
-        remake = None if found is None else self.remakes.get((is_graded, found[0]))
-        if found is None or remake is None:
-            return None
-        view = self.sizes.made_by_template((is_graded, found[0]), found[1])
-        if view is None:
-            return None
-        assert isinstance(view, CachedView)
-        self._keep(key, found, is_graded, view, remake)
-        return view
-
-    def _keep(
-        self, key: Signature, said: tuple[Form, Numbers], is_graded: bool, view: CachedView, remake: Remake
-    ) -> None:  # fmt: skip
-        """Remember what a template has made, of a signature with this form and these numbers."""
-        if isinstance(view.vjp, ViewVjp):
-            view.vjp.numbers, view.vjp.remake = said[1], functools.partial(_vjp_of, remake)
+        if len(self.cached) >= MAX_VIEWS:
+            self.cached.clear()
         self.cached[key] = view
-        self.sizes.keep(self.cached, key, self.function, (is_graded, said), is_made=True)
+        sizes.keep(self.cached, key, self.function, (is_graded, found), is_made=True)
+        return True
 
     def _remade(
         self,
@@ -249,8 +225,10 @@ class OtherViews:
         given: Iterator[int],
     ) -> CachedView:
         """What a call with other numbers gives."""
-        t = stand_in(spec_like(spec, given))
-        rest = with_numbers((*args[1:], *kwargs.values()), given, [])
+        numbers = tuple(given)
+        others = iter(numbers)
+        t = stand_in(spec_like(spec, others))
+        rest = with_numbers((*args[1:], *kwargs.values()), others, [])
         values = (t, *rest[: len(args) - 1])
         named = dict(zip(kwargs, rest[len(args) - 1 :], strict=True))
         t._needs_grad = is_graded
@@ -263,11 +241,13 @@ class OtherViews:
         if found is None:
             raise Unresizable("no view of the tensor alone")
         if isinstance(found.vjp, ViewVjp):
-            found.vjp.kin = OtherSizes()
+            again = functools.partial(self._remade, args, kwargs, spec, is_graded)
+            found.vjp.kin, found.vjp.numbers = OtherSizes(), numbers
+            found.vjp.remake = functools.partial(_vjp_of, again)
         return found
 
 
-def _vjp_of(remake: Remake, given: Iterator[int]) -> ViewVjp:
+def _vjp_of(remake: Callable[[Iterator[int]], CachedView], given: Iterator[int]) -> ViewVjp:
     vjp = remake(given).vjp
     assert isinstance(vjp, ViewVjp)
     return vjp

@@ -12,6 +12,7 @@ import functools
 import sys
 import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,42 +55,41 @@ entries: dict[Any, PlanEntry] = {}  # by the key of the structure, the one used 
 # How often structures were seen that have come too rarely for a plan, by the hash of their key: that of 200
 # operations takes 10 KB, and where graphs never repeat it would be kept for nothing. If two have one hash,
 # one of them gets its plan too early.
-rare: dict[int, int] = {}
+rare: OrderedDict[int, int] = (
+    OrderedDict()
+)  # a dict would look for the oldest among those that have gone
 _nodes = 0  # of their plans
 _unplanned = 0  # batches of sizes that are ever others, and that no plan was ready for
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """The plan for a batch, None as long as it has to be dispatched. Callers hold the lock."""
-    global _unplanned
-    entry = entries.pop(structure.key, None)
-    is_rare = entry is None
-    if entry is None:
-        entry = PlanEntry()
-        entry.seen = rare.pop(hash(structure.key), 0)
-    elif entry.is_ready:
-        entries[structure.key] = entry
+    key = structure.key
+    entry = entries.pop(key, None)
+    if entry is not None and entry.is_ready:
+        entries[key] = entry
         return entry.plan
-    entry.seen += 1
-    wanted = config.HOT
+    seen = 1 + (rare.pop(hash(key), 0) if entry is None else entry.seen)
     is_resized = any(node.recipe.is_resized for node in batch)
-    if wanted > 1:  # else somebody has asked for plans at once
-        wanted += len(batch) >= LARGE
-        if is_resized:
-            _unplanned += 1
-            wanted += min(_unplanned // CROWD, MOST_MORE)
+    wanted = _sightings_wanted(batch, is_resized)
     # Once, or anew where an interrupt has ended it.
-    if entry.seen >= wanted if is_rare else entry.seen == config.HOT:
+    is_due = seen >= wanted if entry is None else seen == config.HOT
+    # Else its kernels are there.
+    may_lack_kernels = seen == 1 and batch[0].recipe.device is CPU and not is_resized
+    if entry is None and not is_due and not may_lack_kernels:
+        _note_rare(key, seen)
+        return None
+    entry = entry or PlanEntry()
+    entry.seen = seen
+    if is_due:
         _make(entry, batch, structure)
-    elif (
-        entry.seen == 1 and batch[0].recipe.device is CPU and not is_resized
-    ):  # whose kernels are there
+    elif may_lack_kernels:
         _make_at_once(entry, batch, structure)
-    if entry.plan is None and entry.seen < wanted:
-        rare[hash(structure.key)] = entry.seen
+    if entry.plan is None and seen < wanted:
+        _note_rare(key, seen)
     else:
-        entries[structure.key] = entry
-    _forget_the_oldest()
+        entries[key] = entry
+        _forget_the_oldest()
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
         entry.is_ready, entry.compiled_run = True, entry.plan.compiled_run
@@ -98,11 +98,28 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     return None
 
 
+def _sightings_wanted(batch: Sequence[Any], is_resized: bool) -> int:
+    """How often a structure has to come before it gets a plan."""
+    global _unplanned
+    wanted = config.HOT
+    if wanted > 1:  # else somebody has asked for plans at once
+        wanted += len(batch) >= LARGE
+        if is_resized:
+            _unplanned += 1
+            wanted += min(_unplanned // CROWD, MOST_MORE)
+    return wanted
+
+
+def _note_rare(key: Any, seen: int) -> None:
+    """Note how often a structure was seen that has no plan."""
+    rare[hash(key)] = seen
+    if len(rare) > MAX_PLANS:
+        rare.popitem(last=False)
+
+
 def _forget_the_oldest() -> None:
     """Keep to the bounds, but for the newest plan, whatever its size."""
     global _nodes
-    while len(rare) > MAX_PLANS:
-        del rare[next(iter(rare))]
     while len(entries) > MAX_PLANS or (_nodes > MAX_NODES and len(entries) > 1):
         _nodes -= entries.pop(next(iter(entries))).nodes
 
