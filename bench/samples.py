@@ -125,19 +125,26 @@ def call_of(library: Any, info: Any, sample: Any, with_gradients: bool) -> Calla
     return lambda: library.autograd.grad(roots(), arguments.leaves, upstream, allow_unused=True)
 
 
-def seconds(call: Callable[[], Any], count: int) -> float:
-    """What one of so many calls takes whose results are kept."""
+def seconds(call: Callable[[], Any], count: int, each: bool) -> float:
+    """What one of so many calls takes whose results are kept, computed after `each` or all together.
+
+    (60 calls on one large tensor would be one kernel with 60 results, at the same places of their pages.)
+    """
     from adjit.schedule.settle import settle
 
+    kept = []
     start = perf_counter()
-    kept = [call() for _ in range(count)]
+    for _ in range(count):
+        kept.append(call())
+        if each:
+            settle()
     settle()
     taken = (perf_counter() - start) / count
     del kept
     return taken
 
 
-def measure(info: Any, sample: Any, kind: str) -> Measured | None:
+def measure(info: Any, sample: Any, kind: str, large: bool) -> Measured | None:
     """Both libraries' times; None where one of them does not take the sample."""
     import torch
 
@@ -147,21 +154,21 @@ def measure(info: Any, sample: Any, kind: str) -> Measured | None:
     try:
         theirs = call_of(torch, info, sample, kind == "gradients")
         theirs()
-        first = seconds(theirs, 1)
+        first = seconds(theirs, 1, large)
         ours = call_of(adjit, info, sample, kind == "gradients")
-        seconds(ours, 1)
+        seconds(ours, 1, large)
     except Exception:  # refused, or not repeatable
         return None
     if first > LONGEST:
         return None
     count = max(1, min(MOST_CALLS, int(AT_ONCE / first)))
     for _ in range(WARM):
-        seconds(ours, count)
+        seconds(ours, count, large)
     plan_cache.wait()
     best = [inf, inf]
     for _ in range(TURNS):
         for k, call in enumerate((ours, theirs)):
-            best[k] = min(best[k], seconds(call, count))
+            best[k] = min(best[k], seconds(call, count, large))
     shapes = [tuple(t.shape) for t in tensors_of((sample.input, sample.args))]
     rest = [repr(value) for value in sample.args if not elements(value)]
     named = [f"{name}={value!r}" for name, value in sample.kwargs.items() if not elements(value)]
@@ -201,7 +208,7 @@ def measured(pattern: str, large: bool, count: int) -> Iterator[Measured]:
             except Exception as error:  # some need what is not installed
                 print(f"{name}: {error}", file=sys.stderr)
                 continue
-            yield from filter(None, [measure(info, sample, kind) for sample in samples])
+            yield from filter(None, [measure(info, sample, kind, large) for sample in samples])
 
 
 def table(found: list[Measured], command: str) -> str:

@@ -15,7 +15,8 @@ import adjit
 import adjit.autograd.forward_ad as fwAD
 from adjit.autograd.dual import DualLevel, transposed
 from adjit.func import jacfwd, jvp
-from adjit.graph import factories
+from adjit.graph import factories, other_sizes
+from adjit.schedule.jit import native
 
 F = adjit.nn.functional
 
@@ -445,6 +446,11 @@ def test_a_compiled_function_is_run_as_it_is() -> None:
         assert found.tolist() == [6, 0, 0]
 
 
+def what_factories_know():
+    """Calls of factories that users call, and templates of others."""
+    return [(m.calls.copy(), m.sizes.families.copy()) for m in factories._by_users]
+
+
 def test_what_is_made_outside_is_no_dual_tensor() -> None:
     """Neither before nor after, nor what holds no floats, nor in another function that failed."""
 
@@ -456,12 +462,29 @@ def test_what_is_made_outside_is_no_dual_tensor() -> None:
 
     for _ in range(4):
         assert type(adjit.zeros(3)) is adjit.Tensor
-        known = [known.copy() for known in factories._by_users]
+        known = what_factories_know()
         with pytest.raises(KeyError):
             jvp(f, (randn(3),), (randn(3),))
-        assert known == factories._by_users
-    assert any(known)
+        assert known == what_factories_know()
+    assert any(calls for calls, _ in known)
     assert type(adjit.zeros(3)) is adjit.Tensor
+
+
+def test_what_is_made_of_other_sizes_takes_tangents() -> None:
+    """Templates, of which machine code asks, are put aside as calls that are known."""
+    for family in native.families:
+        assert family.load(compiling=True)
+    for n in range(40, 40 + 3 * other_sizes.ENOUGH):
+        adjit.zeros(n, dtype=adjit.float64)
+
+    def f(x: Any) -> Any:
+        y = adjit.zeros(int(x.shape[0]), dtype=adjit.float64)
+        y[1:] = x[1:] * 2
+        return y
+
+    for n in (201, 202):
+        x, v = randn(n), randn(n)
+        assert jvp(f, (x,), (v,))[1].tolist() == [0.0, *(v[1:] * 2).tolist()]
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual

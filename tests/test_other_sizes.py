@@ -11,6 +11,7 @@ import types
 import weakref
 from collections import Counter
 
+import library
 import numpy as np
 import pytest
 import templates
@@ -301,6 +302,7 @@ def results(call, n):
 
 def forget():
     """Have every call be looked at anew."""
+    library.forget_recipes()  # and what factories know
     for op in registry.values():
         for known in ("calls", "op_records", "sizes"):
             getattr(op, known, {}).clear()

@@ -26,11 +26,6 @@ class Calls(NamedTuple):
     see_to: SeeTo
 
 
-def no_others(known: Mapping[Signature, object]) -> Calls:
-    """Calls that came before, and no others."""
-    return Calls(known, OtherSizes(), lambda call, tensors: None)
-
-
 class OperationContext(NamedTuple):
     """What calls an op that launches kernels."""
 

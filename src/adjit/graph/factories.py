@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
 from . import calls, wrong_types
 from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
-from .operation import KnownCalls, OperationCall, keep_draws, resized, trace_alone
-from .other_sizes import OtherSizes, form_of
+from .operation import (
+    KnownCalls,
+    OperationCall,
+    call_alone,
+    calls_of,
+    keep_call,
+    resized,
+)
+from .other_sizes import Family, OtherSizes, form_of
 from .record import tensor_classes
 from .signature import Argument, Arguments, NamedArguments, Signature, all_exchanged, signature_of
 from .state import state
@@ -44,8 +51,8 @@ class Memory:
 
 # What is remembered of factories that users call, where these may have to give tracers; and runs of functions
 # that are differentiated forward, of all threads, in which nothing may be remembered.
-_by_users: list[KnownCalls] = []
-_put_aside: list[tuple[KnownCalls, KnownCalls]] = []
+_by_users: list[Memory] = []
+_put_aside: list[tuple[Memory, KnownCalls, dict[Hashable, Family]]] = []
 _runs: set[Level] = set()
 
 
@@ -56,17 +63,19 @@ def differentiated_forward(level: Level) -> Iterator[None]:
     try:
         _runs.add(level)
         state.forward = (*before, level)
-        for known in _by_users:  # machine code would not ask for levels
-            if known:
-                _put_aside.append((known, known.copy()))
-                known.clear()
+        for memory in _by_users:  # machine code would not ask for levels
+            if memory.calls or memory.sizes.families:
+                _put_aside.append((memory, memory.calls.copy(), memory.sizes.families.copy()))
+                memory.calls.clear()
+                memory.sizes.clear()
         yield
     finally:
         state.forward = before
         _runs.discard(level)
         while _put_aside and not _runs:
-            known, found = _put_aside.pop()
-            known.update(found)
+            memory, known, families = _put_aside.pop()
+            memory.calls.update(known)
+            memory.sizes.families.update(families)
 
 
 def taking_tangents(made: Argument) -> Argument:
@@ -95,7 +104,7 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
     """
     memory = Memory()
     if for_users:
-        _by_users.append(memory.calls)
+        _by_users.append(memory)
 
     def make(args: Arguments, kwargs: NamedArguments) -> Results:
         if "layout" in kwargs:
@@ -129,10 +138,10 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
                 return function(*args, **kwargs)
 
             said = form_of(signature)
-            found.trace = resized(memory.sizes, said, args, kwargs, again, trace_alone)
-            if found.trace is not None:
-                keep_draws(found)
-                memory.sizes.keep(memory.calls, signature, function, said, is_made=True)
+            known = resized(memory.sizes, said, args, kwargs, again, call_alone)
+            if known is not None:
+                keep_call(memory.calls, memory.sizes, signature, said, known, function)
+                found = known
         if isinstance(found.trace, Trace):
             starts = tuple([t._offset for t in operands]) if operands else None
             values = tuple([t._storage.value for t in operands])
@@ -158,5 +167,5 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
             wrong_types.tell(function, function.__name__, args, kwargs)
             raise
 
-    made = calls.short(calls.no_others(memory.calls), fallback)
+    made = calls.short(calls_of(memory.calls, memory.sizes), fallback)
     return cast(_F, made)
