@@ -296,6 +296,7 @@ MISSING = {
     "pack_keys",
     "pack_layer",
     "prepare",
+    "rows_by_vectors",
     "sgd_rows",
 }
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit.ops import matmul as products
 from adjit.ops.matmul import plan_few, plan_product
 from adjit.schedule.jit import cache
 
@@ -662,6 +663,64 @@ def test_a_matrix_by_a_vector_writes_its_part_and_nothing_else(columns, part):
         np.testing.assert_array_equal(out[inside], (x @ v)[inside])
         out[inside] = -1.5
         assert (out == -1.5).all()
+
+
+@pytest.mark.parametrize("part", [(0, 5), (3, 10), (6, 13), (0, 43)])
+@pytest.mark.parametrize("columns", [10, 40, 2100])
+@pytest.mark.parametrize("vectors", [1, 2, 3, 4])
+def test_a_matrix_by_a_few_vectors_writes_its_part_and_nothing_else(vectors, columns, part):
+    x, v = sample(43, columns + 3), sample(vectors, columns + 2)
+    out = np.full((vectors, 43), -1.5)
+    row = [
+        x.ctypes.data,
+        v.ctypes.data,
+        out.ctypes.data,
+        43,
+        columns,
+        columns + 3,
+        columns + 2,
+        vectors,
+    ]
+    run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
+    kernel = cache.instantiate(matrix_vector.rows_by_vectors, {"T": adjit.float64})
+    run(cache.link(kernel))(np.array(row, np.int64).ctypes.data, *part)
+    expected = v[:, :columns] @ x[:, :columns].T
+    np.testing.assert_allclose(out[:, slice(*part)], expected[:, slice(*part)], rtol=0, atol=1e-12)
+    out[:, slice(*part)] = -1.5
+    assert (out == -1.5).all()
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("columns", [3, 40, 300, 2100])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_few_rows_by_a_weight_are_those_rows_one_by_one(columns, dtype):
+    """Bit for bit, with a bias and without, from matrices on that are not packed for them."""
+    weight, x, bias = (
+        rng.standard_normal(s).astype(dtype) for s in ((70, columns), (9, columns), 70)
+    )
+    large = columns * len(weight) >= products.APART
+    T = adjit
+    weight, x, bias = T.tensor(weight), T.tensor(x), T.tensor(bias)
+    alone = T.stack([weight @ row for row in x])
+    for count in range(1, products.FEW_ROWS + 1):
+        for first in range(0, 9 - count):
+            rows = x[first : first + count]
+            if columns >= matrix_vector.NARROW:
+                assert (rows @ weight.t()).equal(alone[first : first + count])
+            if large:
+                expected = alone[first : first + count] * 2 + bias * 0.5
+                assert T.addmm(bias, rows, weight.t(), beta=0.5, alpha=2).equal(expected)
+                found = T.nn.functional.linear(rows, weight, bias)
+                assert found.equal(alone[first : first + count] + bias)
+    exact = x.double() @ weight.double().t()
+    T.testing.assert_close(alone.double(), exact, rtol=1e-4, atol=1e-4)
+    if dtype == "float64":
+        agree_in_gradients(
+            lambda T, x, w, b: T.nn.functional.linear(x, w, b),
+            sample(3, 10),
+            sample(7, 10),
+            sample(7),
+        )
 
 
 @pytest.mark.cpu

@@ -170,6 +170,31 @@ def rows_by_vector(args, start, stop):
             i += 1
 
 
+@kernel
+def rows_by_vectors(args, start, stop):
+    """out[r] = matrix @ x[r] for a few vectors, in the order of `rows_by_vector`; a unit is a row of it.
+
+    Four rows stay in the nearest cache for all vectors.
+    """
+    p = words(args)
+    matrix, x, out = at(p[0], T), at(p[1], T), at(p[2], T)
+    rows, columns, step, x_step, vectors = p[3], p[4], p[5], p[6], p[7]
+    for r in range(vectors):
+        for i in range(start, stop):
+            out[r * rows + i] = T(0)
+    for k in range(0, columns, RUN):
+        count = min(RUN, columns - k)
+        for i in range(start, stop, 4):
+            row = shifted(matrix, i * step + k)
+            for r in range(vectors):
+                vector, sums = shifted(x, r * x_step + k), shifted(out, r * rows)
+                if i + 4 <= stop:
+                    four_rows(row, step, vector, sums, i, count, T)
+                else:
+                    for m in range(stop - i):
+                        sums[i + m] += dot_of_row(shifted(row, m * step), vector, count, T)
+
+
 @helper
 def four_columns(columns, factors):
     """The sum of four columns, each by its factor; lanes of some of their rows."""
