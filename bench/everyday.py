@@ -82,12 +82,15 @@ x.view(64, 128, 128)[:, 1:-1, 1:-1] - y.view(64, 128, 128)[:, :-2, 1:-1]
 x[:, 10:40].exp()
 x.view(1024, 64, 16) @ y[:16, :64]
 x.view(1024, 64, 16) @ y.view(1024, 16, 64)
+F.linear(x[:1], y, x[1])
+F.linear(x[:3], y, x[1])
 x.flip(1)
 x.roll(1, 0)
 x.tril()
 torch.cat([x, y], 1)
 x[rows]
 x[:, rows]
+torch.index_select(x, 1, rows)
 x[mask]
 mask.nonzero()
 x.masked_fill(mask, 0.0)

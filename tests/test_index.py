@@ -424,6 +424,21 @@ def test_writes_and_the_graph():
 # ----- rows -----
 
 
+@pytest.mark.parametrize("lines", [1, 3, 4, 5, 11, 40])
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.bool_])
+def test_the_same_places_of_many_lines(lines, kind):
+    """Four lines are read at a time."""
+    rng = np.random.default_rng(lines)
+    x = (rng.standard_normal((3, lines, 70)) * 9).astype(kind)
+    places = rng.integers(-70, 70, 3000)  # lines are cut, where threads share them out
+    t, at = adjit.tensor(x), adjit.tensor(places)
+    assert (t[:, :, at].numpy() == x[:, :, places]).all()
+    assert (t.transpose(0, 1)[:, :, at].numpy() == x.swapaxes(0, 1)[:, :, places]).all()
+    assert (t[:, :, ::2][:, :, at % 35].numpy() == x[:, :, ::2][:, :, places % 35]).all()
+    with pytest.raises(IndexError, match="index 70 is out of bounds for dimension 0 with size 70"):
+        t[:, :, adjit.tensor([*places, 70])].tolist()
+
+
 def test_index_select():
     agree(lambda T, x: x.index_select(0, index(T, 2, 0, 2)), numbers(3, 4))
     agree(lambda T, x: x.index_select(-1, index(T, 2, 0, 2)), numbers(2, 3, 4))
