@@ -89,6 +89,32 @@ def test_masks() -> None:
         agree_in_gradients(lambda T, q, k, v, m: by_matrix(T, q, k, v, m), *small, mask, order=2)
 
 
+@pytest.mark.parametrize("queries", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("keys", [1, 3, 17, 255, 256, 257, 600])
+def test_a_few_queries(queries: int, keys: int) -> None:
+    """As where words are generated one by one: keys are read where they lie, in any order of axes."""
+    near = {"rtol": 1e-12, "atol": 1e-13}
+    for depth, width in ((1, 3), (8, 8), (33, 70)):
+        arrays = operands(2, 4, queries, keys, depth, width)
+        for is_causal in (False, True):
+            agree(lambda T, *t, c=is_causal: attend(T, *t, is_causal=c), *arrays, **near)
+        agree(lambda T, *t: attend(T, *t, scale=-0.3), *arrays, **near)
+        lie = [np.ascontiguousarray(a.swapaxes(1, 2)) for a in arrays]
+        agree(lambda T, *t: attend(T, *(x.transpose(1, 2) for x in t)), *lie, **near)
+        steps = [np.repeat(a, 2, 2) for a in arrays]
+        agree(lambda T, *t: attend(T, *(x[:, :, 1::2] for x in t)), *steps, **near)
+        shared = arrays[0], arrays[1][:, :2], arrays[2][:, :2]
+        agree(lambda T, *t: by_matrix(T, *t, enable_gqa=True), *shared, **near)
+    for mask in masks(2, 2, queries, keys):
+        small = operands(2, 2, queries, keys, 5, 4)
+        mask[..., :1, :] = False if mask.dtype == bool else -np.inf  # the first query sees none
+        agree(lambda T, q, k, v, m: attend(T, q, k, v, m), *small, mask, **near)
+    small = operands(1, 2, queries, keys, 5, 4, dtype=np.float32)
+    agree(attend, *small, rtol=5e-6, atol=5e-6)
+    if keys in (17, 257):
+        agree_in_gradients(by_matrix, *operands(1, 2, queries, keys, 5, 4), order=2, atol=1e-11)
+
+
 def test_a_mask_and_causality_together() -> None:
     arrays, mask = operands(1, 2, 100, 100, 8, 8), RANDOM.random((100, 100)) < 0.7
     agree(

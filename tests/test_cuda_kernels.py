@@ -292,6 +292,7 @@ def test_the_threads_of_a_block_scan_a_row():
 MISSING = {
     "attend",
     "attend_backward",
+    "attend_few",
     "few_by_few",
     "pack_keys",
     "pack_layer",

@@ -667,29 +667,38 @@ def test_a_matrix_by_a_vector_writes_its_part_and_nothing_else(columns, part):
         assert (out == -1.5).all()
 
 
-@pytest.mark.parametrize("part", [(0, 5), (3, 10), (6, 13), (0, 43)])
+@pytest.mark.parametrize("part", [(0, 5), (3, 10), (6, 13), (0, 43), (40, 90), (100, 258)])
 @pytest.mark.parametrize("columns", [10, 40, 2100])
 @pytest.mark.parametrize("vectors", [1, 2, 3, 4])
-def test_a_matrix_by_a_few_vectors_writes_its_part_and_nothing_else(vectors, columns, part):
-    x, v = sample(43, columns + 3), sample(vectors, columns + 2)
-    out = np.full((vectors, 43), -1.5)
-    row = [
-        x.ctypes.data,
-        v.ctypes.data,
-        out.ctypes.data,
-        43,
-        columns,
-        columns + 3,
-        columns + 2,
-        vectors,
-    ]
+def test_batches_of_a_few_vectors_write_their_part_and_nothing_else(vectors, columns, part):
+    x, v = sample(2, 43, columns + 3), sample(2, 3, vectors, columns + 2)
+    out = np.full((6, vectors, 43), -1.5)
+    steps = columns + 3, columns + 2, vectors, 3, x[0].size, 0, v[0].size, v[0, 0].size
+    row = [x.ctypes.data, v.ctypes.data, out.ctypes.data, 43, columns, *steps]
     run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
     kernel = cache.instantiate(matrix_vector.rows_by_vectors, {"T": adjit.float64})
     run(cache.link(kernel))(np.array(row, np.int64).ctypes.data, *part)
-    expected = v[:, :columns] @ x[:, :columns].T
-    np.testing.assert_allclose(out[:, slice(*part)], expected[:, slice(*part)], rtol=0, atol=1e-12)
-    out[:, slice(*part)] = -1.5
-    assert (out == -1.5).all()
+    expected = v[..., :columns] @ x[:, None, :, :columns].swapaxes(2, 3)
+    found, there = out.swapaxes(1, 2).reshape(258, -1), slice(*part)
+    exact = expected.reshape(6, vectors, 43).swapaxes(1, 2).reshape(258, -1)
+    np.testing.assert_allclose(found[there], exact[there], rtol=0, atol=1e-12)
+    found[there] = -1.5
+    assert (found == -1.5).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("depth", [9, 10, 64])
+def test_batches_of_a_few_rows_lie_in_any_way(rows, depth):
+    """As queries and keys of attention do: heads between positions, shared, side by side."""
+    x, y = sample(2, 3, rows, depth), sample(2, 3, 33, depth)
+    turned = sample(2, 33, 3, depth)
+    agree_in_gradients(lambda T, x, y: x @ y.transpose(2, 3), x[:, :, :, :10], y[:, :, :5, :10])
+    agree(lambda T, x, y: x @ y.transpose(2, 3), x, y)
+    agree(lambda T, x, y: x @ y.transpose(1, 2).transpose(2, 3), x, turned)
+    agree(lambda T, x, y: x @ y[0, :1].transpose(1, 2), x, y)
+    agree(lambda T, x, y: x[:1, :1] @ y.transpose(2, 3), x, y)
+    agree(lambda T, x, y: x[:, :, :, ::2] @ y[:, :, :, ::2].transpose(2, 3), x, y)
+    agree(lambda T, x, y: x.transpose(0, 1) @ y.transpose(0, 1).transpose(2, 3), x, y)
 
 
 def test_products_of_depth_one_are_those_of_elements():

@@ -170,15 +170,12 @@ def rows_by_vector(args, start, stop):
             i += 1
 
 
-@kernel
-def rows_by_vectors(args, start, stop):
-    """out[r] = matrix @ x[r] for a few vectors, in the order of `rows_by_vector`; a unit is a row of it.
+@helper
+def sums_of_rows(matrix, step, x, x_step, vectors, out, rows, start, stop, columns, T):
+    """out[r, i] = the sum of matrix[i] * x[r] for start <= i < stop and a few r, as `rows_by_vector` sums them.
 
     Four rows stay in the nearest cache for all vectors.
     """
-    p = words(args)
-    matrix, x, out = at(p[0], T), at(p[1], T), at(p[2], T)
-    rows, columns, step, x_step, vectors = p[3], p[4], p[5], p[6], p[7]
     for r in range(vectors):
         for i in range(start, stop):
             out[r * rows + i] = T(0)
@@ -193,6 +190,26 @@ def rows_by_vectors(args, start, stop):
                 else:
                     for m in range(stop - i):
                         sums[i + m] += dot_of_row(shifted(row, m * step), vector, count, T)
+
+
+@kernel
+def rows_by_vectors(args, start, stop):
+    """out[b, r] = matrix[b] @ x[b, r] for a few vectors, matrices that lie by rows and two axes of batches; a
+    unit is a row of a matrix."""
+    p = words(args)
+    matrix, x, out = at(p[0], T), at(p[1], T), at(p[2], T)
+    rows, columns, step, x_step, vectors, inner = p[3], p[4], p[5], p[6], p[7], p[8]
+    unit = start
+    while unit < stop:
+        entry, first = unit // rows, unit % rows
+        last = min(first + stop - unit, rows)
+        above, beside = entry // inner, entry % inner
+        sums_of_rows(
+            shifted(matrix, above * p[9] + beside * p[10]), step,
+            shifted(x, above * p[11] + beside * p[12]), x_step, vectors,
+            shifted(out, entry * vectors * rows), rows, first, last, columns, T,
+        )  # fmt: skip
+        unit += last - first
 
 
 @helper

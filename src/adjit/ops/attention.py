@@ -17,6 +17,7 @@ from ..graph.state import state
 from ..graph.view import as_own
 from ..kernels.ops import attention as kernels
 from ..kernels.ops import gemm_tile
+from ..kernels.ops import matrix_vector as vectors
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, check_fits, numel
 from ..tensor import Tensor
@@ -124,12 +125,21 @@ def attend(
         (kernels.pack_keys, packs, max(1, GRAIN // (8 * region))),
         (kernels.attend, batch * heads * blocks, max(1, GRAIN // cost)),
     ]
+    if p is None and read_where_they_lie(query, key, value):
+        packs, cost = 0, queries * heads // key.shape[1] * keys * (depth + width)
+        steps = [(kernels.attend_few, batch * key.shape[1], max(1, GRAIN // cost))]
     inputs = query, key, value, query if mask is None else mask, query if place is None else place
     made, sums = launched(steps, inputs, [lies], [(batch, heads, queries)], words, packs * region)
     steps_of = query._spec.reported
     are_rows = all(t._spec.reported[3] == 1 for t in (query, key, value))
     is_like_query = p is None and width == depth and are_rows and steps_of[1] < steps_of[2]
     return (made if is_like_query else reporting_c_order(made)), sums
+
+
+def read_where_they_lie(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether there are so few queries that to pack keys and values takes longer than all else."""
+    are_rows = all(t._spec.strides[3] == 1 or t.shape[3] == 1 for t in (query, key, value))
+    return are_rows and query.shape[2] <= kernels.FEW_QUERIES and value.shape[3] <= vectors.STRIP
 
 
 @attend.vjp

@@ -198,9 +198,10 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
             by_vector = by_vector and by_vector._replace(swapped=True)
     if by_vector is None and y.ndim == 1:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
-    plan = by_vector or plan_few_rows(kind, x, y)
-    if plan is None and x.ndim > 2 and x.device is CPU:
-        plan = plan_few(kind, x.shape, x._spec.strides, y.shape, y._spec.strides)
+    plan = by_vector
+    if plan is None and x.device is CPU:
+        given = kind, x.shape, x._spec.strides, y.shape, y._spec.strides
+        plan = (plan_few(*given) if x.ndim > 2 else None) or plan_few_rows(*given)
     if plan is None:
         plan = plan_product(kind, x.shape, x._spec.strides, y.shape, y._spec.strides, None, ())
     operands = (y, x) if plan.swapped else (x, y)
@@ -217,17 +218,34 @@ def is_outer(x: Tensor, y: Tensor) -> bool:
     return y.ndim > 1 and x.shape[-1] == 1 and x.dtype.is_floating_point
 
 
-def plan_few_rows(kind: dtype, x: Tensor, y: Tensor) -> Product | None:
-    """A few vectors by a matrix that lies by columns, or None where they are more, or another way."""
-    if x.ndim != 2 or y.ndim != 2 or not 1 < x.shape[0] <= FEW_ROWS or x.device is not CPU:
+@cached(4096)
+def plan_few_rows(
+    kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape
+) -> Product | None:
+    """A few vectors by a matrix that lies by columns, or batches of these; None where they are more, or lie in
+    another way."""
+    (rows, depth), columns = x_shape[-2:], y_shape[-1]
+    if not kind.is_floating_point or not 0 < rows <= FEW_ROWS or depth < vectors.NARROW:
         return None
-    (rows, depth), columns = x.shape, y.shape[1]
-    strides, turned = x._spec.strides, y._spec.strides
-    if not kind.is_floating_point or depth < vectors.NARROW or (strides[1], turned[0]) != (1, 1):
+    if (x_strides[-1], y_strides[-2]) != (1, 1):
         return None
-    words = (columns, depth, turned[1], strides[0], rows)
+    batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
+    sizes, (left, right) = coalesce(
+        batch,
+        [
+            broadcast_strides(x_shape[:-2], x_strides[:-2], batch),
+            broadcast_strides(y_shape[:-2], y_strides[:-2], batch),
+        ],
+    )
+    more = 2 - len(sizes)
+    if more < 0:
+        return None
+    inner = (1, 1, *sizes)[-1]
+    apart = (*[0] * more, *right, *[0] * more, *left)
+    words = (columns, depth, y_strides[-1], x_strides[-2], rows, inner, *apart)
     grain = -(-VECTOR_GRAIN // (depth * rows))
-    return Product(vectors.rows_by_vectors, (rows, columns), words, columns, grain, swapped=True)
+    n = numel(batch) * columns
+    return Product(vectors.rows_by_vectors, (*batch, rows, columns), words, n, grain, swapped=True)
 
 
 @cached(4096)
@@ -338,7 +356,8 @@ def is_large_unpacked(x: Tensor, y: Tensor) -> bool:
     (rows, depth), columns = x.shape, y.shape[1]
     if max(rows * depth, depth * columns, rows * columns) < APART:
         return False
-    return 1 in (rows, depth, columns) or plan_few_rows(x.dtype, x, y) is not None
+    given = x.dtype, x.shape, x._spec.strides, y.shape, y._spec.strides
+    return 1 in (rows, depth, columns) or (x.device is CPU and plan_few_rows(*given) is not None)
 
 
 # --------------------------------------------------------------------------- checks
