@@ -289,3 +289,40 @@ ERRORS = {
 def test_errors(name: str) -> None:
     x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
     agree_in_error(ERRORS[name], x, np.arange(6).reshape(2, 3))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "uint8"])
+@pytest.mark.parametrize("k", [1, 7, 32, 33, 50, 200, 503, 504, 505, 1100])
+@pytest.mark.parametrize("order", ["any", "rising", "falling", "ties", "equal"])
+def test_the_largest_are_found_among_candidates(order, k, dtype):
+    """Of which there are more than have room, or hardly any; the first of equals; NaN as the largest."""
+    random = np.random.default_rng(k)
+    for length in (k, k + 1, k + 31, 2 * k + 40, 3000):
+        x = random.standard_normal((3, max(length, k))) * 100
+        if order in ("rising", "falling"):
+            x = np.sort(x, 1)[:, :: 1 if order == "rising" else -1]
+        elif order == "ties":
+            x = np.round(x / 50)
+        elif order == "equal":
+            x = np.zeros_like(x)
+        x = np.ascontiguousarray(np.abs(x) % 256 if dtype == "uint8" else x).astype(dtype)
+        if dtype.startswith("float") and order != "equal":
+            x[0, :: max(length // 3, 1)] = np.nan
+            x[1, 0] = -np.inf
+        for largest in (True, False):
+            found, places = adjit.tensor(x).topk(k, largest=largest)
+            keys = (
+                np.where(np.isnan(x), np.inf, x.astype(np.float64))
+                if x.dtype.kind == "f"
+                else x.astype(np.int64)
+            )
+            # Of equal keys the first come first, and NaN behind infinity.
+            ranks = np.lexsort(
+                (np.arange(x.shape[1])[None].repeat(3, 0), -keys if largest else keys), axis=1
+            )
+            chosen = ranks[:, :k]
+            np.testing.assert_array_equal(found.numpy(), np.take_along_axis(x, chosen, 1))
+            rows, unsorted = adjit.tensor(x).topk(k, largest=largest, sorted=False)
+            np.testing.assert_array_equal(np.sort(unsorted.numpy(), 1), np.sort(chosen, 1))
+            np.testing.assert_array_equal(rows.numpy(), np.take_along_axis(x, unsorted.numpy(), 1))
+            np.testing.assert_array_equal(np.sort(places.numpy(), 1), np.sort(chosen, 1))
