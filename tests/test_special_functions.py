@@ -82,6 +82,38 @@ def test_a_few_units_of_the_last_place(name: str, dtype: str) -> None:
                 assert error <= ULPS, (float(at), float(value), float(exact))
 
 
+def exact_zeta(s: float, x: float) -> Any:
+    """By mpmath; below 0 the terms on the way there one by one."""
+    steps = max(0, -int(np.floor(x)))
+    terms = [(mpmath.mpf(x) + n) ** -int(s) for n in range(steps)]
+    return mpmath.zeta(s, mpmath.mpf(x) + steps) + mpmath.fsum(terms)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zeta_to_a_few_units(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    s = np.concatenate([1 + 10 ** rng.uniform(-4, 1, 80), rng.integers(2, 9, 80)]).astype(dtype)
+    x = np.concatenate([10 ** rng.uniform(-1, 1, 80), -rng.uniform(0, 20, 80)]).astype(dtype)
+    found = adjit.special.zeta(adjit.tensor(s), adjit.tensor(x)).numpy()
+    with mp.workdps(40):
+        for power, at, value in zip(s.tolist(), x.tolist(), found.tolist(), strict=True):
+            exact = exact_zeta(power, at)
+            nearest = min(at % 1, -at % 1) ** -power if at < 0 else 0.0  # of terms that cancel
+            size = max(abs(float(exact)), nearest)
+            error = abs(mpmath.mpf(value) - exact) / size
+            assert error <= ULPS * np.finfo(dtype).eps, (power, at, value, float(exact))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zeta_far_below_zero(dtype: str) -> None:
+    """Terms beside the next pole from both sides, and how far it is to 0 counts no more."""
+    x = np.array([-1000.25, -65536.5, -4000000.5], dtype)
+    found = adjit.special.zeta(adjit.tensor(4.0, dtype=getattr(adjit, dtype)), adjit.tensor(x))
+    exact = special.zeta(4.0, x % 1) + special.zeta(4.0, -x % 1)
+    exact -= special.zeta(4.0, 1 - x.astype(float))
+    np.testing.assert_allclose(found.numpy(), exact, rtol=4 * np.finfo(dtype).eps)
+
+
 EDGES = {
     "erfcx": [(0.0, 1.0), (INF, 0.0), (-INF, INF), (-30.0, INF), (1e300, 5.641895835477563e-301)],
     "ndtr": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (-40.0, 0.0)],
