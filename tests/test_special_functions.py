@@ -203,9 +203,28 @@ def test_incomplete_gamma_functions_have_digits_in_both_tails(
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_of_what_is_computed_apart(name: str) -> None:
+    """Edges, series, tails and large shapes in any order, more of them than are gathered at once."""
+    rng = np.random.default_rng(1)
+    points = np.array([[0, 2], [INF, 2], [2, 0], [2, INF], [-1, 2], [2, -1], [NAN, 2], [0, 0]])
+    low, high = (
+        np.array([[0.01, 0.01], [1, 0.01], [100, 90]]),
+        np.array([[1, 1], [9, 9], [200, 240]]),
+    )
+    kinds = rng.integers(0, 3, 3000)
+    alpha, x = rng.uniform(low[kinds], high[kinds]).T
+    at_edges = rng.random(3000) < 0.4
+    alpha[at_edges], x[at_edges] = points[rng.integers(0, len(points), at_edges.sum())].T
+    found = getattr(adjit.special, name)(adjit.tensor(alpha), adjit.tensor(x)).numpy()
+    wanted = getattr(special, name)(alpha, x)
+    wanted[(alpha == 0) & (x == 0)] = NAN  # as in PyTorch
+    np.testing.assert_allclose(found, wanted, rtol=2e-10)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
 def test_incomplete_gamma_functions_of_large_shapes_do_not_cancel(name: str) -> None:
-    alpha = np.array([120.0, 3e3, 1e5, 1e6, 1e6])
-    x = alpha + np.array([-9.0, 60.0, -300.0, 900.0, -2500.0])
+    alpha = np.array([120.0, 3e3, 1e5, 1e6, 1e6, 2.0])
+    x = alpha + np.array([-9.0, 60.0, -300.0, 900.0, -2500.0, 1.0])
     wanted = getattr(special, name)(alpha, x)
     operands = [adjit.tensor(a, dtype=adjit.float32) for a in (alpha, x)]
     found = getattr(adjit.special, name)(*operands)
