@@ -13,10 +13,12 @@ import numpy as np
 
 from ..language.intrinsics import (
     OutOfLine,
+    bits,
     constant,
     copysign,
     floor,
     fma,
+    from_bits,
     polynomial,
     rarely,
     register,
@@ -173,6 +175,16 @@ def minimum(x, y, k):
 def maximum(x, y, k):
     """The larger one; NaN if one is."""
     return where((x >= y) | (x != x), x, y)
+
+
+@vectorised
+def nextafter(x, y, k):
+    """The next number after x towards y, whose bits are those of x one up or down."""
+    number = bits(x)
+    is_away = ~((y > x) ^ (x > 0.0))  # from 0, where the bits of a number grow
+    moved = from_bits(where(is_away, number + 1, number - 1))
+    moved = where(x == 0.0, copysign(from_bits(constant(number, 1)), y), moved)
+    return where((x != x) | (y != y), x + y, where(x == y, y, moved))
 
 
 @vectorised
