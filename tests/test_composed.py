@@ -62,7 +62,6 @@ CALLS = {
     "diagonal_scatter": (T.diagonal_scatter, (4, 4), (4,)),
     "select_scatter": (lambda x, y: T.select_scatter(x, y, 0, 1), (4, 5), (5,)),
     "as_strided_scatter": (lambda x, y: T.as_strided_scatter(x, y, (2, 2), (5, 1), 1), (4, 5), (2, 2)),
-    "nextafter": (T.nextafter, (4, 5), (4, 5)),
     "sum_to_size": (lambda x: x.sum_to_size(4, 1), (4, 5)),
     "slice_scatter": (lambda x, y: T.slice_scatter(x, y, 0, 1, 3), (4, 5), (2, 5)),
     "dist": (T.dist, (4, 5), (4, 5)),

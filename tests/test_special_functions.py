@@ -82,6 +82,38 @@ def test_a_few_units_of_the_last_place(name: str, dtype: str) -> None:
                 assert error <= ULPS, (float(at), float(value), float(exact))
 
 
+def exact_zeta(s: float, x: float) -> Any:
+    """By mpmath; below 0 the terms on the way there one by one."""
+    steps = max(0, -int(np.floor(x)))
+    terms = [(mpmath.mpf(x) + n) ** -int(s) for n in range(steps)]
+    return mpmath.zeta(s, mpmath.mpf(x) + steps) + mpmath.fsum(terms)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zeta_to_a_few_units(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    s = np.concatenate([1 + 10 ** rng.uniform(-4, 1, 80), rng.integers(2, 9, 80)]).astype(dtype)
+    x = np.concatenate([10 ** rng.uniform(-1, 1, 80), -rng.uniform(0, 20, 80)]).astype(dtype)
+    found = adjit.special.zeta(adjit.tensor(s), adjit.tensor(x)).numpy()
+    with mp.workdps(40):
+        for power, at, value in zip(s.tolist(), x.tolist(), found.tolist(), strict=True):
+            exact = exact_zeta(power, at)
+            nearest = min(at % 1, -at % 1) ** -power if at < 0 else 0.0  # of terms that cancel
+            size = max(abs(float(exact)), nearest)
+            error = abs(mpmath.mpf(value) - exact) / size
+            assert error <= ULPS * np.finfo(dtype).eps, (power, at, value, float(exact))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zeta_far_below_zero(dtype: str) -> None:
+    """Terms beside the next pole from both sides, and how far it is to 0 counts no more."""
+    x = np.array([-1000.25, -65536.5, -4000000.5], dtype)
+    found = adjit.special.zeta(adjit.tensor(4.0, dtype=getattr(adjit, dtype)), adjit.tensor(x))
+    exact = special.zeta(4.0, x % 1) + special.zeta(4.0, -x % 1)
+    exact -= special.zeta(4.0, 1 - x.astype(float))
+    np.testing.assert_allclose(found.numpy(), exact, rtol=4 * np.finfo(dtype).eps)
+
+
 EDGES = {
     "erfcx": [(0.0, 1.0), (INF, 0.0), (-INF, INF), (-30.0, INF), (1e300, 5.641895835477563e-301)],
     "ndtr": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (-40.0, 0.0)],
@@ -171,9 +203,28 @@ def test_incomplete_gamma_functions_have_digits_in_both_tails(
 
 
 @pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
+def test_incomplete_gamma_functions_of_what_is_computed_apart(name: str) -> None:
+    """Edges, series, tails and large shapes in any order, more of them than are gathered at once."""
+    rng = np.random.default_rng(1)
+    points = np.array([[0, 2], [INF, 2], [2, 0], [2, INF], [-1, 2], [2, -1], [NAN, 2], [0, 0]])
+    low, high = (
+        np.array([[0.01, 0.01], [1, 0.01], [100, 90]]),
+        np.array([[1, 1], [9, 9], [200, 240]]),
+    )
+    kinds = rng.integers(0, 3, 3000)
+    alpha, x = rng.uniform(low[kinds], high[kinds]).T
+    at_edges = rng.random(3000) < 0.4
+    alpha[at_edges], x[at_edges] = points[rng.integers(0, len(points), at_edges.sum())].T
+    found = getattr(adjit.special, name)(adjit.tensor(alpha), adjit.tensor(x)).numpy()
+    wanted = getattr(special, name)(alpha, x)
+    wanted[(alpha == 0) & (x == 0)] = NAN  # as in PyTorch
+    np.testing.assert_allclose(found, wanted, rtol=2e-10)
+
+
+@pytest.mark.parametrize("name", ["gammainc", "gammaincc"])
 def test_incomplete_gamma_functions_of_large_shapes_do_not_cancel(name: str) -> None:
-    alpha = np.array([120.0, 3e3, 1e5, 1e6, 1e6])
-    x = alpha + np.array([-9.0, 60.0, -300.0, 900.0, -2500.0])
+    alpha = np.array([120.0, 3e3, 1e5, 1e6, 1e6, 2.0])
+    x = alpha + np.array([-9.0, 60.0, -300.0, 900.0, -2500.0, 1.0])
     wanted = getattr(special, name)(alpha, x)
     operands = [adjit.tensor(a, dtype=adjit.float32) for a in (alpha, x)]
     found = getattr(adjit.special, name)(*operands)

@@ -275,6 +275,18 @@ def test_ties_and_nan_of_the_larger_and_the_smaller(size: int) -> None:
             np.testing.assert_array_equal(y.grad.numpy(), np.where(first, 0.0, 3.0))
 
 
+@pytest.mark.parametrize("kind", FLOATS)
+def test_next_numbers_are_those_of_numpy(kind: str) -> None:
+    points = special_points(kind, 1)
+    x, y = (a.ravel() for a in np.meshgrid(points, points))
+    found = adjit.nextafter(adjit.tensor(x), adjit.tensor(y)).numpy()
+    with np.errstate(all="ignore"):
+        wanted = np.nextafter(x, y)
+    np.testing.assert_array_equal(found, wanted)
+    is_number = wanted == wanted
+    np.testing.assert_array_equal(np.signbit(found[is_number]), np.signbit(wanted[is_number]))
+
+
 BELOW = [-0.5, -1.5, -2.5, -0.25, -10.3, -100.7, -1000.25, -1e-5, -0.999, -3.75]
 
 

@@ -454,6 +454,17 @@ def test_rare_arguments_are_left_by_a_jump(name: str, dtype: str) -> None:
     assert not any("call" in code for code in vectorised)
 
 
+@pytest.mark.skipif(not X86, reason="reads x86 assembly")
+@pytest.mark.parametrize("dtype", BOTH)
+@pytest.mark.parametrize("name", ["log", "log2", "log10"])
+def test_rare_arguments_are_computed_by_vectors(name: str, dtype: str) -> None:
+    """Zeros and negative numbers may be all that a tensor has."""
+    assembly = loop(name, dtype).assembly
+    found = re.findall(rf"(?ms)^unusual_{name}_f\d+_\d+_slow:.*?^\.Lfunc_end", assembly)
+    assert found
+    assert not any(re.search(r"\tcall|\tj", code) for code in found)
+
+
 def test_those_that_ask_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, rarely = set(), vector_math.rarely
 

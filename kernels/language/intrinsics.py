@@ -34,7 +34,7 @@ VECTOR_FORMS = "llvm.compiler.used"
 
 
 class Value:
-    """An LLVM value whose operators append instructions."""
+    """An LLVM value, or a vector of them, whose operators append instructions."""
 
     __slots__ = ("builder", "ir")
 
@@ -47,12 +47,25 @@ class Value:
         return self.ir.type
 
     @property
+    def lane(self) -> ir.Type:
+        """The type of one lane."""
+        return self.type.element if isinstance(self.type, ir.VectorType) else self.type
+
+    @property
     def is_float(self) -> bool:
-        return isinstance(self.ir.type, (ir.FloatType, ir.DoubleType))
+        return isinstance(self.lane, (ir.FloatType, ir.DoubleType))
+
+    def in_lanes(self, kind: ir.Type) -> ir.Type:
+        """As many lanes of another type."""
+        is_vector = isinstance(self.type, ir.VectorType)
+        return ir.VectorType(kind, self.type.count) if is_vector else kind
 
     def lift(self, other: Any) -> ir.Value:
-        """`other` as an operand beside this value."""
-        return other.ir if isinstance(other, Value) else ir.Constant(self.ir.type, other)
+        """`other` as an operand beside this value: a number is spread to all lanes."""
+        if isinstance(other, Value):
+            return other.ir
+        is_vector = isinstance(self.type, ir.VectorType)
+        return ir.Constant(self.type, [other] * self.type.count if is_vector else other)
 
     def make(self, value: ir.Value) -> Value:
         return type(self)(self.builder, value)
@@ -61,9 +74,9 @@ class Value:
         """An LLVM intrinsic of this value and others of its type."""
         operands = [self.ir, *(self.lift(other) for other in others)]
         signature = ir.FunctionType(self.ir.type, [self.ir.type] * len(operands))
-        suffix = {"float": "f32", "double": "f64"}.get(str(self.ir.type), str(self.ir.type))
+        lanes = f"v{self.type.count}" if isinstance(self.type, ir.VectorType) else ""
         module = self.builder.module
-        full_name = f"{name}.{suffix}"
+        full_name = f"{name}.{lanes}{self.lane.intrinsic_name}"
         function = module.globals.get(full_name) or ir.Function(module, signature, full_name)
         return self.make(self.builder.call(function, operands))
 
@@ -136,7 +149,7 @@ class Value:
 
     def __neg__(self) -> Value:
         # LLVM makes an `fneg` of it, which libNVVM cannot read.
-        zero = ir.Constant(self.type, -0.0 if self.is_float else 0)
+        zero = self.lift(-0.0 if self.is_float else 0)
         return self.make((self.builder.fsub if self.is_float else self.builder.sub)(zero, self.ir))
 
     def __abs__(self) -> Value:
@@ -184,16 +197,16 @@ class Value:
 def bits(x: Any) -> Any:
     """The integer with the bits of a float."""
     if isinstance(x, Value):
-        width = 32 if isinstance(x.type, ir.FloatType) else 64
-        return x.make(x.builder.bitcast(x.ir, ir.IntType(width)))
+        width = 32 if isinstance(x.lane, ir.FloatType) else 64
+        return x.make(x.builder.bitcast(x.ir, x.in_lanes(ir.IntType(width))))
     return x.view(np.dtype(f"i{x.itemsize}"))
 
 
 def from_bits(x: Any) -> Any:
     """The float with the bits of an integer."""
     if isinstance(x, Value):
-        result = ir.FloatType() if x.type.width == 32 else ir.DoubleType()
-        return x.make(x.builder.bitcast(x.ir, result))
+        result = ir.FloatType() if x.lane.width == 32 else ir.DoubleType()
+        return x.make(x.builder.bitcast(x.ir, x.in_lanes(result)))
     return x.view(np.dtype(f"f{x.itemsize}"))
 
 
@@ -216,8 +229,7 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     """`x * y + z`, rounded once."""
     typed = next(v for v in (x, y, z) if hasattr(v, "dtype") or isinstance(v, Value))
     if isinstance(typed, Value):
-        operands = [typed.lift(v) for v in (x, y, z)]
-        return typed.make(typed.builder.fma(*operands))
+        return typed.make(typed.lift(x)).call("llvm.fma", y, z)
     x, y, z = (np.asarray(v, typed.dtype) for v in (x, y, z))
     return _exact_fma(x, y, z).astype(typed.dtype)
 
@@ -305,20 +317,29 @@ def float_from(x: Value, float_type: ir.Type) -> Value:
 def float_of_whole(x: Any) -> Any:
     """A whole number as the float of its width."""
     if isinstance(x, Value):
-        return float_from(x, ir.FloatType() if x.type.width == 32 else ir.DoubleType())
+        kind = ir.FloatType() if x.lane.width == 32 else ir.DoubleType()
+        return float_from(x, x.in_lanes(kind))
     return x.astype(np.dtype(f"f{x.itemsize}"))
 
 
 class OutOfLine:
-    """A scalar body for rare arguments, kept out of the loop that calls it.
+    """A body for rare arguments, kept out of the loop that calls it.
 
-    `reference` stands in for the body when it is run as plain Python.
+    `reference` stands in for the body when it is run as plain Python. A body that is `by_lane` runs on one
+    number at a time; the others on vectors, as what is rare may be all that a tensor has.
     """
 
-    def __init__(self, name: str, body: Callable[..., Any], reference: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        body: Callable[..., Any],
+        reference: Callable[..., Any],
+        by_lane: bool = False,
+    ) -> None:
         self.name = name
         self.body = body
         self.reference = reference
+        self.by_lane = by_lane
 
     def __call__(self, *args: Value) -> Value:
         x = args[0]
@@ -348,7 +369,8 @@ class OutOfLine:
             module, ir.ArrayType(pointer, 0), VECTOR_FORMS
         )
         before = used.initializer.constant if used.initializer else []
-        kept = [*before, *(form.bitcast(pointer) for form in forms)]
+        # The function itself too, which would lose arguments that are constants, and so match no form.
+        kept = [*before, *(each.bitcast(pointer) for each in (function, *forms))]
         used.linkage, used.section = "appending", "llvm.metadata"
         used.value_type = ir.ArrayType(pointer, len(kept))
         used.type = used.value_type.as_pointer()
@@ -356,11 +378,19 @@ class OutOfLine:
 
     def _vector_form(self, function: ir.Function, lanes: int) -> ir.Function:
         """What becomes part of the vectorised loop."""
-        slow = self._lane_by_lane(function, lanes)
-        vector, mask_type = slow.ftype.return_type, ir.VectorType(ir.IntType(1), lanes)
+        vector = ir.VectorType(function.ftype.return_type, lanes)
+        vectors = [vector] * len(function.args)
+        slow = internal_function(
+            function.module, f"{self.name}_{lanes}_slow", vector, [*vectors, ir.IntType(lanes)],
+            "noinline", "cold",
+        )  # fmt: skip
+        if self.by_lane:
+            self._lane_by_lane(function, slow)
+        else:
+            self._all_lanes(slow)
         form = internal_function(
-            function.module, f"{self.name}_{lanes}", vector, [*slow.ftype.args[:-1], mask_type],
-            "alwaysinline",
+            function.module, f"{self.name}_{lanes}", vector,
+            [*vectors, ir.VectorType(ir.IntType(1), lanes)], "alwaysinline",
         )  # fmt: skip
         *args, mask = form.args
         builder = ir.IRBuilder(form.append_basic_block())
@@ -375,13 +405,14 @@ class OutOfLine:
         builder.ret(joined)
         return form
 
-    def _lane_by_lane(self, function: ir.Function, lanes: int) -> ir.Function:
+    def _all_lanes(self, slow: ir.Function) -> None:
+        """The body on vectors, whichever lanes ask."""
+        builder = ir.IRBuilder(slow.append_basic_block())
+        builder.ret(self.body(*(Value(builder, arg) for arg in slow.args[:-1])).ir)
+
+    def _lane_by_lane(self, function: ir.Function, slow: ir.Function) -> None:
         """The function for those lanes of vectors whose bits are set."""
-        vector, count = ir.VectorType(function.ftype.return_type, lanes), len(function.args)
-        slow = internal_function(
-            function.module, f"{self.name}_{lanes}_slow", vector,
-            [*[vector] * count, ir.IntType(lanes)], "noinline", "cold",
-        )  # fmt: skip
+        vector = slow.ftype.return_type
         *args, asked = slow.args
         builder = ir.IRBuilder(slow.append_basic_block())
         first, again, last = builder.block, slow.append_basic_block(), slow.append_basic_block()
@@ -401,7 +432,6 @@ class OutOfLine:
             phi.add_incoming(next_, again)
         builder.position_at_end(last)
         builder.ret(changed)
-        return slow
 
 
 def lanes(scalar: ir.Type) -> list[int]:

@@ -711,30 +711,6 @@ def stack(typingctx: Any, dtype: Any, count: Any) -> Any:
     return types.CPointer(element)(dtype, count), codegen
 
 
-class LanesValue(Value):
-    """Lanes whose operators append instructions: what `on_lanes` runs a body on."""
-
-    __slots__ = ()
-
-    is_float = True  # type: ignore[assignment]
-
-    def lift(self, other: Any) -> ir.Value:
-        """`other` as an operand beside these lanes: a number is spread."""
-        if isinstance(other, Value):
-            return other.ir
-        return ir.Constant(self.ir.type, [other] * LANES)
-
-    def call(self, name: str, *others: Any) -> Value:
-        """An LLVM intrinsic of these lanes and others."""
-        operands = [self.ir, *map(self.lift, others)]
-        suffix = f"v{LANES}{self.ir.type.element.intrinsic_name}"
-        signature = ir.FunctionType(self.ir.type, [self.ir.type] * len(operands))
-        function = cgutils.get_or_insert_function(
-            self.builder.module, signature, f"{name}.{suffix}"
-        )
-        return self.make(self.builder.call(function, operands))
-
-
 def add_product(x: Value, y: Value, total: Value) -> Value:
     """`total + x * y`, rounded once where the machine has an instruction for it."""
     return x.call("llvm.fma", y, total) if FUSED else total + x * y
@@ -751,7 +727,7 @@ def on_lanes(body: Callable[..., Value]) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             parts = cgutils.unpack_tuple(builder, args[0], len(arguments))
             return body(*[
-                LanesValue(builder, part if isinstance(kind, Lanes) else broadcast(builder, part))
+                Value(builder, part if isinstance(kind, Lanes) else broadcast(builder, part))
                 for part, kind in zip(parts, arguments, strict=True)
             ]).ir  # fmt: skip
 

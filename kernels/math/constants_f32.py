@@ -121,6 +121,7 @@ ERFINV_FAR = (  # the same in sqrt(w) - FAR_CENTER, beyond FAR
     0.0004674422, -0.00022880858,
 )
 ERFINV_LOWS = -2.66232e-08, 1.0080297e-07, 2.0290951e-08  # of their first coefficients
+ZETA_TERMS, ZETA_SERIES = 3, 6  # terms of zeta one by one, and of the series for the rest: 4e-9 at most
 BESSEL_SPLIT = 8.0
 I0_SERIES = (  # I0(x) = 1 + y I0_SERIES(y), y = (x / 2)**2, |x| <= 8
     1.0, 0.25000003, 0.027777718, 0.0017361579, 6.942559e-05, 1.9333622e-06, 3.8760504e-08,

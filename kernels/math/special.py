@@ -13,10 +13,12 @@ import numpy as np
 
 from ..language.intrinsics import (
     OutOfLine,
+    bits,
     constant,
     copysign,
     floor,
     fma,
+    from_bits,
     polynomial,
     rarely,
     register,
@@ -35,7 +37,7 @@ from .vector import (
     log,
     log1p,
     minus_log,
-    pow,
+    power_of_positive,
     root_parts,
     sin,
     two_product,
@@ -47,7 +49,10 @@ TABLE: dict[tuple[str, str], str] = {}
 Body = Callable[..., Any]
 
 SHIFT = 9  # the asymptotic series are used from here up
-BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
+)  # fmt: skip
+TRIGAMMA_SERIES = 8  # how many of these
 
 
 def vectorised(body: Body) -> Body:
@@ -89,49 +94,68 @@ def trigamma(x, k):
         near = near + term * term
     inverse = 1.0 / (y + float(SHIFT))
     square = inverse * inverse
-    series = constant(x, BERNOULLI[-1])
-    for coefficient in BERNOULLI[-2::-1]:
+    last, *others = BERNOULLI[TRIGAMMA_SERIES - 1 :: -1]
+    series = constant(x, last)
+    for coefficient in others:
         series = series * square + coefficient
     total = near + (inverse + square * (0.5 + series * inverse))
     sine = sin(math.pi * (x - round_even(x)), k) * (1.0 / math.pi)
     return where(mirrored, 1.0 / (sine * sine) - total, total)
 
 
-def zeta_above(s, x, k):
-    """`zeta` for positive x: nine terms, then Euler's and Maclaurin's formula for the others."""
-    total = constant(x, 0.0)
-    for step in range(SHIFT):
-        total = total + pow(x + float(step), -s, k)
-    far = x + float(SHIFT)
+def zeta_rest(s, far, k):
+    """The sum of (far + n)**-s over n >= 0, for a far number, by Euler's and Maclaurin's formula."""
     inverse = 1.0 / far
-    rest = pow(far, 1.0 - s, k)  # not `power * far`: that power underflows sooner
+    rest = power_of_positive(far, 1.0 - s, k)  # not `power * far`: that power underflows sooner
     power = rest * inverse
-    total = total + (rest / (s - 1.0) + 0.5 * power)
-    factor = power * inverse * s
-    for j, number in enumerate(BERNOULLI):
+    total = rest / (s - 1.0) + 0.5 * power
+    square = inverse * inverse
+    factor = power * inverse * s  # the power first: without it products would be infinite
+    for j, number in enumerate(BERNOULLI[: k.ZETA_SERIES]):
         total = total + factor * (number / math.factorial(2 * j + 2))
-        factor = factor * (s + (2.0 * j + 1.0)) * (s + (2.0 * j + 2.0)) * (inverse * inverse)
-    return where(s < np.inf, total, pow(x, -s, k))
+        factor = factor * (s + (2.0 * j + 1.0)) * (s + (2.0 * j + 2.0)) * square
+    return total
+
+
+def zeta_above(s, x, k):
+    """`zeta` for positive x: some terms one by one, and the rest."""
+    total = zeta_rest(s, x + float(k.ZETA_TERMS), k)
+    for step in range(k.ZETA_TERMS)[::-1]:
+        total = total + power_of_positive(x + float(step), -s, k)
+    return total
 
 
 def zeta_below(s, x, k):
-    """`zeta` for x <= 0: a pole where x is whole; else powers of negative numbers, for whole s only.
+    """`zeta` for whole s and negative x that are not whole: terms of negative numbers, then of positive ones.
 
-    The terms are those of all numbers x + n, without those to the left of x: sums over positive numbers.
+    Far below 0 the first are the sum of all terms from the one next to 0 on, without those to the left of x.
     """
     whole = floor(x)
-    sign = where(floor(s * 0.5) * 2.0 == s, constant(s, 1.0), -1.0)
-    everywhere = zeta_above(s, x - whole, k) + sign * zeta_above(s, (whole + 1.0) - x, k)
-    total = everywhere - sign * zeta_above(s, 1.0 - x, k)
-    total = where(floor(s) == s, total, np.nan)
-    return where(whole == x, np.inf, total)
+    first = (whole + 1.0) - x
+    far = first + float(k.ZETA_TERMS)
+    below = zeta_rest(s, far, k) - zeta_rest(s, 1.0 - x, k)
+    below = where(-x >= far, below, 0.0)
+    for step in range(k.ZETA_TERMS)[::-1]:
+        y = first + float(step)
+        below = below + where(y <= -x, power_of_positive(y, -s, k), 0.0)
+    below = where(floor(s * 0.5) * 2.0 == s, below, -below)
+    return zeta_above(s, x - whole, k) + below
 
 
 @vectorised
 def zeta(s, x, k):
-    """Hurwitz's zeta function, the sum of (x + n)**-s over n >= 0, for s > 1."""
+    """Hurwitz's zeta function, the sum of (x + n)**-s over n >= 0, for s > 1.
+
+    Infinite at x = 0, -1, ...; for other x below 0 of whole s only: others have powers of negative numbers.
+    """
+    largest = float(np.finfo(k.DTYPE).max)
+    s = where(s > largest, largest, s)  # sums of infinities would be none
+    is_pole = (x <= 0.0) & (floor(x) == x)
+    has_powers = (s > 1.0) & (floor(s) == s)
     slow = OutOfLine(f"zeta_below_{k.SUFFIX}", partial(zeta_below, k=k), partial(zeta_below, k=k))
-    total = rarely(x <= 0.0, slow, (s, x), zeta_above(s, x, k))
+    usual = where(x < 0.0, constant(x, np.nan), zeta_above(s, x, k))
+    total = rarely((x < 0.0) & has_powers & ~is_pole, slow, (s, x), usual)
+    total = where(is_pole, constant(x, np.inf), total)
     return where(s > 1.0, total, where(s == 1.0, constant(s, np.inf), np.nan))
 
 
@@ -151,6 +175,16 @@ def minimum(x, y, k):
 def maximum(x, y, k):
     """The larger one; NaN if one is."""
     return where((x >= y) | (x != x), x, y)
+
+
+@vectorised
+def nextafter(x, y, k):
+    """The next number after x towards y, whose bits are those of x one up or down."""
+    number = bits(x)
+    is_away = ~((y > x) ^ (x > 0.0))  # from 0, where the bits of a number grow
+    moved = from_bits(where(is_away, number + 1, number - 1))
+    moved = where(x == 0.0, copysign(from_bits(constant(number, 1)), y), moved)
+    return where((x != x) | (y != y), x + y, where(x == y, y, moved))
 
 
 @vectorised

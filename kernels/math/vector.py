@@ -519,7 +519,7 @@ def huge_tan(x, k):
 def sin(x, k):
     """Sine, of an angle of any size."""
     usual = where(abs(x) < k.TINY, x, sin_in_quadrant(*reduced_by_half_pi(x, k), k))
-    slow = OutOfLine(f"huge_sin_{k.SUFFIX}", partial(huge_sin, k=k), np.sin)
+    slow = OutOfLine(f"huge_sin_{k.SUFFIX}", partial(huge_sin, k=k), np.sin, by_lane=True)
     return rarely(abs(x) > k.REDUCE_MAX, slow, (x,), usual)
 
 
@@ -528,7 +528,7 @@ def cos(x, k):
     """Cosine, of an angle of any size."""
     n, r, r_low = reduced_by_half_pi(x, k)
     usual = sin_in_quadrant(n + 1.0, r, r_low, k)
-    slow = OutOfLine(f"huge_cos_{k.SUFFIX}", partial(huge_cos, k=k), np.cos)
+    slow = OutOfLine(f"huge_cos_{k.SUFFIX}", partial(huge_cos, k=k), np.cos, by_lane=True)
     return rarely(abs(x) > k.REDUCE_MAX, slow, (x,), usual)
 
 
@@ -536,7 +536,7 @@ def cos(x, k):
 def tan(x, k):
     """Tangent, of an angle of any size."""
     usual = where(abs(x) < k.TINY, x, tan_in_quadrant(*reduced_by_half_pi(x, k), k))
-    slow = OutOfLine(f"huge_tan_{k.SUFFIX}", partial(huge_tan, k=k), np.tan)
+    slow = OutOfLine(f"huge_tan_{k.SUFFIX}", partial(huge_tan, k=k), np.tan, by_lane=True)
     return rarely(abs(x) > k.REDUCE_MAX, slow, (x,), usual)
 
 
@@ -823,18 +823,23 @@ def log_parts(x, k):
     return fast_two_sum(total, low + fma(e, k.LN2_LOW, product_low))
 
 
-@vectorised
-def pow(x, y, k):
-    """x**y: exp(y log(|x|)) in two parts, then the sign and the edges of C's pow."""
-    size = abs(x)
-    log_size, log_low = log_parts(size, k)
-    log_size = where(size == 0.0, -np.inf, where(size < np.inf, log_size, size))
-    exponent, low = two_product(y, log_size)
+def power_of_positive(x, y, k):
+    """x**y for x > 0, or 0 or inf: exp(y log(x)) in two parts; NaN where infinity meets 1."""
+    log_x, log_low = log_parts(x, k)
+    log_x = where(x == 0.0, -np.inf, where(x < np.inf, log_x, x))
+    exponent, low = two_product(y, log_x)
     low = where(abs(exponent) < 2.0 * k.EXP_MAX - k.EXP_MIN, fma(y, log_low, low), 0.0)
     n, r, r_low = reduced_by_ln2(clamp(exponent, k.EXP_MIN, k.EXP_MAX), k)
     s, s_low = expm1_parts(*fast_two_sum(r, r_low + low), k)
     one, one_low = fast_two_sum(1.0, s)
-    result = times_power(one + (one_low + s_low), n + (k.MAGIC + 2 * k.BIAS), k)
+    return times_power(one + (one_low + s_low), n + (k.MAGIC + 2 * k.BIAS), k)
+
+
+@vectorised
+def pow(x, y, k):
+    """x**y: the power of |x|, then the sign and the edges of C's pow."""
+    size = abs(x)
+    result = power_of_positive(size, y, k)
     result = where((size == 1.0) & (y == y), 1.0, result)
     whole = floor(y) == y
     half = 0.5 * y
@@ -889,7 +894,7 @@ def fmod(x, y, k):
     rest = where(rest < 0.0, rest + step, where(rest >= step, rest - step, rest))
     usual = where(size < step, x, copysign(rest, x))
     usual = where((step == np.inf) & (size < np.inf), x, usual)
-    slow = OutOfLine(f"long_fmod_{k.SUFFIX}", long_fmod, np.fmod)
+    slow = OutOfLine(f"long_fmod_{k.SUFFIX}", long_fmod, np.fmod, by_lane=True)
     return rarely(times > k.QUOTIENT_MAX, slow, (x, y), usual)
 
 

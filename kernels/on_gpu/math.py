@@ -38,6 +38,8 @@ class GpuValue(Value):
         """The GPU's name for an LLVM intrinsic."""
         if name == "llvm.copysign":
             return self._with_sign_of(self.make(self.lift(others[0])))
+        if name not in ROUNDING:
+            return super().call(name, *others)
         suffix = "f" if isinstance(self.type, ir.FloatType) else "d"
         return self.make(call(self.builder, f"{ROUNDING[name]}.{suffix}", self.type, self.ir))
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba.extending import intrinsic
 
-from ..language.abi import T, at, helper, kernel, scalar, shifted, words
+from ..language.abi import I, T, at, helper, kernel, scalar, shifted, words
 from ..language.device import all_threads, first_unit, on_device
 from ..language.intrinsics import Value, polynomial, where
 from ..language.lanes import stack
@@ -20,6 +20,7 @@ from ..math.vector import FORMATS
 from .attention import exp_to_one
 
 NEAR = 64  # numbers that go through a loop side by side
+CHUNK = 1024  # numbers that those which need a loop are gathered from
 
 # (exp(t) - 1 - t) / t**2 for small t: 7 terms for float32, 14 for float64.
 RISE = tuple([1 / math.factorial(k + 2) for k in range(14)])
@@ -132,8 +133,17 @@ def gamma_slopes_on_device(row, n):
 
 # ----- the functions
 
+# Functions that loops call have their logarithms given: only those in the loop itself are vectorised.
 SERIES_TERMS, SERIES_END = 20, 1.1  # of the power series: how many terms numbers up to the end need
 LARGE = 100.0  # shapes from here on have a density without cancellation
+
+
+@helper
+def large_log_density(log1p, alpha, x, log_turns, T):
+    """`log_density` for shapes from `LARGE` on, with log(alpha / 2 pi)."""
+    d = (x - alpha) / alpha
+    series = (T(1.0 / 12.0) - T(1) / (T(360) * alpha * alpha)) / alpha
+    return alpha * (log1p(d) - d) + T(0.5) * log_turns - series
 
 
 @helper
@@ -141,34 +151,34 @@ def log_density(log, log1p, lgamma, alpha, x, T):
     """log(x**alpha exp(-x) / gamma(alpha)): the density at log(x)."""
     if alpha < T(LARGE):
         return alpha * log(x) - x - lgamma(alpha)
-    d = (x - alpha) / alpha
-    series = (T(1.0 / 12.0) - T(1) / (T(360) * alpha * alpha)) / alpha
-    return alpha * (log1p(d) - d) + T(0.5) * log(alpha / T(2.0 * math.pi)) - series
+    return large_log_density(log1p, alpha, x, log(alpha / T(2.0 * math.pi)), T)
 
 
 @helper
-def upper_by_series(exp, expm1, log, lgamma, alpha, x, T):
+def upper_by_series(expm1, log, lgamma, alpha, x, T):
     """The upper function for a small x and `alpha`, whose tail is too long for an integral."""
     series, power = T(0), T(1)
     for n in range(1, SERIES_TERMS):
-        power = -power * x / T(n)
+        power *= -x / T(n)
         series += power / (alpha + T(n))
-    level = alpha * log(x)
-    return -expm1(level - lgamma(T(1) + alpha)) - exp(level - lgamma(alpha)) * series
+    return with_series(expm1, lgamma, alpha, log(x), series, T)
+
+
+@helper
+def with_series(expm1, lgamma, alpha, log_x, series, T):
+    """`upper_by_series`, its series at hand."""
+    less = expm1(alpha * log_x - lgamma(T(1) + alpha))
+    return -less - (T(1) + less) * alpha * series
 
 
 @helper
 def at_edge(alpha, x, is_upper, T):
     """What the lower or the upper function is at 0 and infinity, and where it is undefined; -1 elsewhere."""
-    if not (x >= T(0) and alpha >= T(0)):
-        return T(math.nan)
-    is_first = x == T(0) or alpha == T(math.inf)
-    is_last = alpha == T(0) or x == T(math.inf)
-    if is_first and is_last:
-        return T(math.nan)
-    if is_first or is_last:
-        return T(1) if is_first == is_upper else T(0)
-    return T(-1)
+    is_first = (x == T(0)) | (alpha == T(math.inf))
+    is_last = (alpha == T(0)) | (x == T(math.inf))
+    edge = T(1) if is_first == is_upper else T(0)
+    is_undefined = (is_first & is_last) | (not ((x >= T(0)) & (alpha >= T(0))))
+    return T(math.nan) if is_undefined else edge if is_first | is_last else T(-1)
 
 
 @kernel
@@ -180,53 +190,73 @@ def gamma_shares(args, start, stop):
     p = words(args)
     alpha, x, out, c = at(p[0], T), at(p[1], T), at(p[2], T), shifted(p, 6)
     is_upper, depth, nodes = p[3] != 0, scalar(p[4], T), p[5]
-    sides, slopes, lengths = stack(T, NEAR), stack(T, NEAR), stack(T, NEAR)
+    usual, short, a, z = stack(I, CHUNK), stack(I, CHUNK), stack(T, NEAR), stack(T, NEAR)
+    shapes, sides, slopes, lengths = stack(T, NEAR), stack(T, NEAR), stack(T, NEAR), stack(T, NEAR)
     totals, levels, logs = stack(T, NEAR), stack(T, NEAR), stack(T, NEAR)
-    for first in range(start, stop, NEAR):
+    for first in range(start, stop, CHUNK):
         here, given, there = shifted(alpha, first), shifted(x, first), shifted(out, first)
-        count = min(NEAR, stop - first)
+        count = min(CHUNK, stop - first)
         for i in range(count):
-            a, z = here[i], given[i]
-            shape = a + T(1) if (a < T(1)) & (z < a + T(1)) else a
-            slope = abs(shape - z)
-            slopes[i], sides[i] = slope, T(-1) if z < shape else T(1)
-            lengths[i] = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z))
-            totals[i] = T(0)
-        for _ in range(3):  # Newton's steps to the end of the tail
-            for i in range(count):
-                length, t = lengths[i], sides[i] * lengths[i]
-                more = rise(t)
-                missing = slopes[i] * length + given[i] * more - depth
-                lengths[i] = length - missing / (slopes[i] + given[i] * sides[i] * (more + t))
-        for n in range(nodes):
-            node, weight = scalar(c[2 * n], T), scalar(c[2 * n + 1], T)
-            for i in range(count):
-                s = lengths[i] * node
-                totals[i] += density(given[i], sides[i] * s, slopes[i] * s) * weight
+            there[i] = at_edge(here[i], given[i], is_upper, T)
+        many = few = 0
         for i in range(count):
-            a, z = here[i], given[i]
-            shape = a + T(1) if (a < T(1)) & (z < a + T(1)) else a
-            logs[i] = math.log(z)
-            levels[i] = shape * logs[i] - z - math.lgamma(shape)
-        for i in range(count):
-            a, z = here[i], given[i]
-            is_low = (a < T(1)) & (z < a + T(1))
-            shape = a + T(1) if is_low else a
-            share = totals[i] * lengths[i] * math.exp(levels[i])
-            more = math.exp(levels[i] - logs[i]) if is_low else T(0)
-            share = T(1) - share if (z < shape) == is_upper else share
-            there[i] = share - more if is_upper else share + more
-        for i in range(count):
-            a, z = here[i], given[i]
-            found = at_edge(a, z, is_upper, T)
-            if found != T(-1):
-                there[i] = found
-            elif is_upper and a < T(1) and z < T(SERIES_END):
-                there[i] = upper_by_series(math.exp, math.expm1, math.log, math.lgamma, a, z, T)
-            elif a >= T(LARGE):
-                level = log_density(math.log, math.log1p, math.lgamma, a, z, T)
-                share = totals[i] * lengths[i] * math.exp(level)
-                there[i] = T(1) - share if (z < a) == is_upper else share
+            usual[many] = short[few] = i
+            is_inside = there[i] == T(-1)
+            is_short = is_upper & (here[i] < T(1)) & (given[i] < T(SERIES_END))
+            many += is_inside & (not is_short)
+            few += is_inside & is_short
+        for begin in range(0, few, NEAR):
+            block, places = min(NEAR, few - begin), shifted(short, begin)
+            for i in range(block):
+                a[i], z[i] = here[places[i]], given[places[i]]
+                totals[i], levels[i] = T(0), T(1)
+            for n in range(1, SERIES_TERMS):
+                inverse = T(-1) / T(n)
+                for i in range(block):
+                    levels[i] *= z[i] * inverse
+                    totals[i] += levels[i] / (a[i] + T(n))
+            for i in range(block):
+                log_z = math.log(z[i])
+                totals[i] = with_series(math.expm1, math.lgamma, a[i], log_z, totals[i], T)
+            for i in range(block):
+                there[places[i]] = totals[i]
+        for begin in range(0, many, NEAR):
+            block, places, are_large = min(NEAR, many - begin), shifted(usual, begin), False
+            for i in range(block):
+                a[i], z[i] = here[places[i]], given[places[i]]
+                are_large |= a[i] >= T(LARGE)
+            for i in range(block):
+                shape = a[i] + T(1) if (a[i] < T(1)) & (z[i] < a[i] + T(1)) else a[i]
+                slope = abs(shape - z[i])
+                shapes[i], slopes[i], sides[i] = shape, slope, T(-1) if z[i] < shape else T(1)
+                lengths[i] = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z[i]))
+                totals[i] = T(0)
+            for _ in range(3):  # Newton's steps to the end of the tail
+                for i in range(block):
+                    length, t = lengths[i], sides[i] * lengths[i]
+                    more = rise(t)
+                    missing = slopes[i] * length + z[i] * more - depth
+                    lengths[i] = length - missing / (slopes[i] + z[i] * sides[i] * (more + t))
+            for n in range(nodes):
+                node, weight = scalar(c[2 * n], T), scalar(c[2 * n + 1], T)
+                for i in range(block):
+                    s = lengths[i] * node
+                    totals[i] += density(z[i], sides[i] * s, slopes[i] * s) * weight
+            for i in range(block):
+                logs[i] = math.log(z[i])
+                levels[i] = shapes[i] * logs[i] - z[i] - math.lgamma(shapes[i])
+            if are_large:
+                for i in range(block):
+                    log_turns = math.log(a[i] / T(2.0 * math.pi))
+                    level = large_log_density(math.log1p, a[i], z[i], log_turns, T)
+                    levels[i] = level if a[i] >= T(LARGE) else levels[i]
+            for i in range(block):
+                share = totals[i] * lengths[i] * math.exp(levels[i])
+                more = math.exp(levels[i] - logs[i]) if shapes[i] > a[i] else T(0)
+                share = T(1) - share if (z[i] < shapes[i]) == is_upper else share
+                totals[i] = share - more if is_upper else share + more
+            for i in range(block):
+                there[places[i]] = totals[i]
 
 
 @helper
@@ -236,7 +266,7 @@ def gamma_share(exp, expm1, log, log1p, lgamma, alpha, x, is_upper, depth, nodes
     if found != T(-1):
         return found
     if is_upper and alpha < T(1) and x < T(SERIES_END):
-        return upper_by_series(exp, expm1, log, lgamma, alpha, x, T)
+        return upper_by_series(expm1, log, lgamma, alpha, x, T)
     is_low = alpha < T(1) and x < alpha + T(1)
     shape = alpha + T(1) if is_low else alpha
     slope, side = abs(shape - x), T(-1) if x < shape else T(1)

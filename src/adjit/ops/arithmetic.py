@@ -587,6 +587,41 @@ def copysign(input: Tensor, other: Any) -> Any:
     return op, (input, other), ()
 
 
+@elementwise(
+    name="nextafter", ref=np.nextafter, dtypes=only("f", "nextafter_cpu"),
+    backward_name="NextafterBackward0",
+)  # fmt: skip
+def next_number(x, y):
+    """The next number after x towards y."""
+    return special.nextafter(x, y)
+
+
+@next_number.vjp
+def _(g, x, y):
+    return g if x != y else 0, g * 0
+
+
+@export(method=True, inplace=True, out=True)
+@Choice
+def nextafter(input: Tensor, other: Tensor) -> Any:
+    """The next number after `input` that can be represented, towards `other`; `other` where both are equal.
+
+    NaN where one of them is. The gradient goes to `input` where the two differ, as in PyTorch.
+
+    Args:
+        input, other: of a floating dtype, which broadcast.
+
+    Raises:
+        NotImplementedError: for whole numbers.
+
+    Example:
+        >>> adjit.nextafter(adjit.tensor([0., 1.]), adjit.tensor([1., 1.]))
+        tensor([1.4013e-45, 1.0000e+00])
+    """
+    record.check_tensor("nextafter", "other", 2, other)
+    return next_number, (input, other), ()
+
+
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=lambda x, y: np.where(x == 0, y, (x > 0).astype(x.dtype)), dtypes=uniform)
 def heaviside(x, values):

@@ -125,8 +125,8 @@ def entr(x):
         >>> adjit.special.entr(adjit.tensor([-1., 0., 0.5]))
         tensor([  -inf, 0.0000, 0.3466])
     """
-    inside = 0 if x == 0 else -x * math.log(x)
-    return -math.inf if x < 0 else inside
+    positive = x if x > 0 else 1  # logarithms of others are slow
+    return -math.inf if x < 0 else 0 - x * math.log(positive)
 
 
 @entr.vjp

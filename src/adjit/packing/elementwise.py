@@ -32,7 +32,7 @@ LARGE_PAIRS = [
 # Few programs begin with these, and their code is long.
 RARE = {
     "zeta", "polygamma", "trigamma", "digamma", "lgamma", "erfinv", "nan_to_num", "ldexp", "logaddexp2",
-    "erfcx", "ndtr", "log_ndtr", "ndtri", "entr", "xlog1py", "i0", "i0e", "i1", "i1e",
+    "erfcx", "ndtr", "log_ndtr", "ndtri", "entr", "xlog1py", "i0", "i0e", "i1", "i1e", "nextafter",
     "isclose", "gcd", "lcm", "logit_bounded", "round_decimals", "copysign", "heaviside", "frac", "sinc",
     "isposinf", "isneginf", "signbit", "deg2rad", "rad2deg", "hardshrink", "softshrink", "threshold",
     "bitwise_left_shift", "bitwise_right_shift", "bitwise_not", "bitwise_xor", "cube", "fmax", "fmin",
