@@ -130,7 +130,7 @@ def sorts() -> dict[str, DeviceSource]:
     """The kernels that sort and select by warps and blocks, over float32 and int64."""
     kernels = (
         sort.sort_rows, sort.first_rows, sort.topk_rows, sort.kth_rows, sort.mode_rows,
-        sort.sort_records, sort.distinct,
+        sort.sort_records, sort.distinct, sort.neighbours,
     )  # fmt: skip
     found: dict[str, DeviceSource] = {}
     for kernel in kernels:

@@ -240,6 +240,23 @@ def test_unique(dtype: str) -> None:
         agree(lambda T, t, d=d: T.unique_consecutive(t[:, :2], dim=d, **every), x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16", "bool"])
+def test_unique_neighbours(dtype: str) -> None:
+    """Runs of one element and of many, so that vectors hold none that is new, some, or nothing else."""
+    every = {"return_inverse": True, "return_counts": True}
+    for length in (1, 31, 32, 33, 300):
+        alone = RANDOM.permuted(np.arange(length))
+        for x in (alone, alone // 3, alone * 0, np.sort(alone // 3), np.sort(alone // 70)):
+            values = x.astype(dtype)
+            if dtype.startswith("float"):
+                values[RANDOM.random(length) < 0.1] = NAN
+                values[values == 0] *= RANDOM.choice([-1.0, 1.0], (values == 0).sum())
+            agree(lambda T, t: T.unique_consecutive(t), values)
+            agree(lambda T, t: T.unique_consecutive(t, **every), values)
+            agree(lambda T, t: T.signbit(T.unique_consecutive(t)), values)
+            agree(lambda T, t: T.unique_consecutive(t, **every, dim=0), values[:, None] * [1, 1])
+
+
 def test_unique_at_the_edges() -> None:
     every = {"return_inverse": True, "return_counts": True}
     for x in (np.zeros((0, 3)), np.array(3.0), np.array([NAN, 1.0, NAN, 0.0, -0.0])):

@@ -29,7 +29,7 @@ from ..language.device import (
     shuffle_up,
     thread,
 )
-from ..language.lanes import is_float, size_of, stack
+from ..language.lanes import LANES, is_float, load, size_of, stack, store
 
 U = np.uint64
 SHORT = 32  # in rows up to this length an element of some rank is found by counting
@@ -339,6 +339,90 @@ def distinct(args, start, stop):
         inverse[place] = runs - 1
         counts[runs - 1] += 1
     number[0] = runs
+
+
+@intrinsic
+def unequal_lanes(typingctx: Any, a: Any, b: Any) -> Any:
+    """A bit for each of two lanes' elements: whether they differ, as a NaN does from all."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        compare = builder.fcmp_unordered if is_float(a) else builder.icmp_unsigned
+        bits = builder.bitcast(compare("!=", *args), ir.IntType(LANES))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.int64(a, b), codegen
+
+
+@helper
+def new_ones(x, first, count, width):
+    """A bit for each of some records, `LANES` at most: whether it differs from the one before."""
+    if width == 1 and first > 0 and count == LANES:
+        return unequal_lanes(load(x, first), load(x, first - 1))
+    bits = I(0)
+    for k in range(count):
+        i = first + k
+        is_new = i == 0 or compare_records(x, (i - 1) * width, i * width, width) != 0
+        bits |= I(is_new) << k
+    return bits
+
+
+@helper
+def keep_new(x, values, first, count, bits, run):
+    """Write the elements that begin a run, and return the last one's number. Each is written where the next run
+    would begin, and stays there if it does: no jumps."""
+    for k in range(count):
+        values[run + 1] = x[first + k]
+        run += (bits >> k) & 1
+    return run
+
+
+@helper
+def number_runs(inverse, counts, first, count, bits, run):
+    """Write the run of each record and where runs begin, as `keep_new` does."""
+    for k in range(count):
+        counts[run + 1] = first + k
+        run += (bits >> k) & 1
+        inverse[first + k] = run
+
+
+@kernel
+def neighbours(args, start, stop):
+    """The records that differ from the one before, and how many there are.
+
+    outputs: these, the number of each record's run, the runs' lengths, the number of runs; words: records,
+    width, whether the second and the third are wanted; one unit
+    """
+    p = words(args)
+    x, values, inverse = at(p[0], T), at(p[1], T), at(p[2], I)
+    counts, number = at(p[3], I), at(p[4], I)
+    records, width, wanted = p[5], p[6], p[7]
+    run = -1
+    for first in range(0, records, LANES):
+        count = min(LANES, records - first)
+        bits = new_ones(x, first, count, width)
+        if wanted and count == LANES:
+            number_runs(inverse, counts, first, LANES, bits, run)
+        elif wanted:
+            number_runs(inverse, counts, first, count, bits, run)
+        if width > 1:
+            for k in range(count):
+                if (bits >> k) & 1:
+                    run += 1
+                    for e in range(width):
+                        values[run * width + e] = x[(first + k) * width + e]
+        elif bits == (1 << LANES) - 1:
+            store(values, run + 1, load(x, first))
+            run += LANES
+        elif bits and count == LANES:
+            run = keep_new(x, values, first, LANES, bits, run)
+        elif bits:
+            run = keep_new(x, values, first, count, bits, run)
+    number[0] = run + 1
+    if wanted:
+        for k in range(run):
+            counts[k] = counts[k + 1] - counts[k]
+        if run >= 0:
+            counts[run] = records - counts[run]
 
 
 @kernel
@@ -822,6 +906,44 @@ def distinct_by_block(row, n):
             barrier()
             if i < records:
                 inverse[place] = run
+                if is_last:
+                    counts[run] = i + 1 - counts[run]
+            barrier()
+        if t == 0:
+            number[0] = done
+
+
+@on_device(neighbours)
+def neighbours_by_block(row, n):
+    """The records that differ from the one before, by one block."""
+    x, values, inverse, counts, number = (
+        at(row[0], T),
+        at(row[1], T),
+        at(row[2], I),
+        at(row[3], I),
+        at(row[4], I),
+    )
+    records, width, wanted, t = row[5], row[6], row[7], I(thread())
+    totals, done = shared(I, WARPS), I(0)
+    for _ in range(block(), n, blocks()):
+        for chunk in range(0, records, THREADS):
+            i, is_new, is_last = chunk + t, False, False
+            if i < records:
+                is_new = i == 0 or compare_records(x, (i - 1) * width, i * width, width) != 0
+                is_last = i + 1 == records
+                if not is_last:
+                    is_last = compare_records(x, i * width, (i + 1) * width, width) != 0
+            before, whole = before_this(I(is_new), totals)
+            run = done + before + I(is_new) - 1
+            done += whole
+            if is_new:
+                for k in range(width):
+                    values[run * width + k] = x[i * width + k]
+                if wanted:
+                    counts[run] = i  # until its last element is met
+            barrier()
+            if i < records and wanted:
+                inverse[i] = run
                 if is_last:
                     counts[run] = i + 1 - counts[run]
             barrier()

@@ -485,12 +485,12 @@ def outcome(
     return tuple(asked) if len(asked) > 1 else asked[0]
 
 
-def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct elements, or slices along a dimension; sorted, or each run of equal neighbours. With them each
-    record's place among these, and how often they are there."""
+def distinct_along(x: Tensor, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct elements, or slices along a dimension, in order. With them each record's place among these, and
+    how often they are there."""
     axis = None if dim is None else wrap_dim(dim, x.ndim)
     x = x.detach()
-    firsts, inverse, counts, number = runs_of(x, axis, in_order)
+    firsts, inverse, counts, number = runs_of(x, axis)
     found = int(number.item())
     if axis is None or not x.ndim:
         values = x.reshape(-1).index_select(0, firsts[:found])
@@ -499,26 +499,25 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
     return values, inverse, counts[:found]
 
 
-@composed
-def runs_of(x: Tensor, axis: int | None, in_order: bool) -> tuple[Tensor, ...]:
-    """The first place of each run of equal elements or slices, each one's run, the runs' lengths, and how many
-    there are."""
+def records_of(x: Tensor, axis: int | None) -> tuple[Tensor, int, int]:
+    """All elements, or the slices along an axis, one behind the other; how many, and the elements of one."""
     if axis is None:
-        rows = x.reshape(-1).contiguous()
-        records, width = rows.numel(), 1
-    else:
-        rows = (x.movedim(axis, 0) if x.ndim else x.reshape(1)).contiguous()
-        records, width = rows.shape[0], numel(rows.shape[1:])
-        if width == 0 and records:
-            raise RuntimeError(
-                "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
-                "applied"
-            )
-    if not in_order:
-        from .creation import arange
+        return x.reshape(-1).contiguous(), x.numel(), 1
+    rows = (x.movedim(axis, 0) if x.ndim else x.reshape(1)).contiguous()
+    records, width = rows.shape[0], numel(rows.shape[1:])
+    if width == 0 and records:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    return rows, records, width
 
-        order = arange(records, device=x.device)
-    elif axis is None:
+
+@composed
+def runs_of(x: Tensor, axis: int | None) -> tuple[Tensor, ...]:
+    """The first place of each run of equal elements or slices in order, each one's run, the runs' lengths, and
+    how many there are."""
+    rows, records, width = records_of(x, axis)
+    if axis is None:
         order = sorted_rows(rows, 0, False)[1]
     else:
         order = launch(
@@ -533,6 +532,22 @@ def runs_of(x: Tensor, axis: int | None, in_order: bool) -> tuple[Tensor, ...]:
     if axis is None:
         inverse = inverse.reshape(x.shape)
     return firsts, inverse, counts, number
+
+
+@composed
+def neighbours_of(x: Tensor, axis: int | None, wanted: bool) -> tuple[Tensor, ...]:
+    """The elements or slices that differ from the one before, each one's run and the runs' lengths if wanted,
+    and how many there are."""
+    rows, records, width = records_of(x, axis)
+    told = records if wanted else 0
+    values, inverse, counts, number = launch(
+        kernels.neighbours, (rows,),
+        [(rows.shape, x.dtype), ((told,), dtypes.int64), ((told,), dtypes.int64), ((1,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(records, width, wanted), n=1,
+    )  # fmt: skip
+    if axis is None and wanted:
+        inverse = inverse.reshape(x.shape)
+    return values, inverse, counts, number
 
 
 @export(method=True)
@@ -562,7 +577,7 @@ def unique(
     """
     name = "_unique2" if dim is None else "unique_dim"
     refuse_traced(name, input)
-    found = distinct_along(input, dim, True)
+    found = distinct_along(input, dim)
     return outcome(name, input, found, return_inverse, return_counts)
 
 
@@ -580,7 +595,13 @@ def unique_consecutive(
         tensor([1, 2, 1])
     """
     refuse_traced("unique_consecutive" if dim is None else "unique_dim_consecutive", input)
-    found = distinct_along(input, dim, False)
+    axis = None if dim is None else wrap_dim(dim, input.ndim)
+    values, inverse, counts, number = neighbours_of(
+        input.detach(), axis, return_inverse or return_counts
+    )
+    runs = int(number.item())
+    values = values[:runs].movedim(0, axis) if axis and input.ndim else values[:runs]
+    found = as_own(values), inverse, counts[:runs]
     return outcome("unique_consecutive", input, found, return_inverse, return_counts)
 
 
