@@ -299,6 +299,7 @@ MISSING = {
     "pack_layer",
     "prepare",
     "sgd_rows",
+    "sort_short_rows",
 }
 
 

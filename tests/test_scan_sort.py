@@ -130,6 +130,35 @@ def test_sorting(dtype: str, length: int) -> None:
     agree(lambda T, t: T.msort(t), x)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [1, 2, 9, 33, 85, 256, 257])
+def test_sorting_rows_side_by_side(dtype: str, length: int) -> None:
+    """Along every axis, in whole groups of rows and what is left, with equals, NaN and both zeros."""
+    for shape, d in (
+        ((35, length), 1),
+        ((3, length, 19), 1),
+        ((length, 16), 0),
+        ((8, length, 1), -2),
+    ):
+        x = (
+            RANDOM.integers(-4, 5, shape)
+            if length < 99
+            else RANDOM.integers(-(2**40), 2**40, shape)
+        )
+        x = x.astype(dtype)
+        if dtype.startswith("float"):
+            x[RANDOM.random(shape) < 0.1] = NAN
+            x[RANDOM.random(shape) < 0.1] = -0.0
+        for descending in (False, True):
+            agree(lambda T, t, d=d, r=descending: T.sort(t, dim=d, descending=r, stable=True), x)
+            agree(
+                lambda T, t, d=d, r=descending: T.signbit(
+                    t.sort(stable=True, dim=d, descending=r)[0]
+                ),
+                x,
+            )
+
+
 def test_special_values_sort_as_in_pytorch() -> None:
     special = [NAN, 1.0, -math.inf, 0.0, -0.0, math.inf, -NAN, -1.0, 5e-324, NAN]
     for x in (np.array(special), np.array(special * 10), np.array(special, np.float32)):

@@ -29,7 +29,7 @@ from ..language.device import (
     shuffle_up,
     thread,
 )
-from ..language.lanes import LANES, is_float, load, size_of, stack, store
+from ..language.lanes import CACHE_LINE, LANES, is_float, load, size_of, stack, store
 
 U = np.uint64
 SHORT = 32  # in rows up to this length an element of some rank is found by counting
@@ -37,7 +37,11 @@ COUNTED = (
     16  # rows of so many elements for each byte of one are sorted by counting: a byte takes a pass
 )
 FEW = 32  # so many largest elements are kept in order while a row is read
-ALL_BITS = U(0xFFFFFFFFFFFFFFFF)
+ALL_BITS, TOP_BIT, LOW = U(0xFFFFFFFFFFFFFFFF), U(1 << 63), 0xFFFFFFFF
+ABREAST = 16  # short rows that are sorted side by side, each in a lane
+SHORT_ROW = 256  # the longest of them
+FEWEST_ABREAST = 8  # so many rows are worth it
+ROOM = SHORT_ROW * ABREAST
 
 
 @intrinsic
@@ -137,6 +141,130 @@ def sort_rows(args, start, stop):
             place = order[i]
             indices[i] = place
             values[i] = x[begin + place]
+
+
+@intrinsic
+def exchange(typingctx: Any, keys: Any, i: Any, j: Any) -> Any:
+    """Put two lines of `ABREAST` keys in order, lane by lane."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        places = [line_of(builder, args[0], k) for k in args[1:]]
+        a, b = (builder.load(place, align=CACHE_LINE) for place in places)
+        is_ordered = builder.icmp_signed("<", a, b)
+        builder.store(builder.select(is_ordered, a, b), places[0], align=CACHE_LINE)
+        builder.store(builder.select(is_ordered, b, a), places[1], align=CACHE_LINE)
+        return context.get_dummy_value()
+
+    return types.void(keys, types.int64, types.int64), codegen
+
+
+@intrinsic
+def exchange_pairs(typingctx: Any, keys: Any, order: Any, i: Any, j: Any) -> Any:
+    """As `exchange`, of keys with a number each, which is compared where the keys are equal."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lines = [[line_of(builder, each, k) for k in args[2:]] for each in args[:2]]
+        (a, b), (m, n) = ([builder.load(at, align=CACHE_LINE) for at in two] for two in lines)
+        is_ordered = builder.icmp_signed("<", a, b)
+        is_first = builder.and_(builder.icmp_signed("==", a, b), builder.icmp_signed("<", m, n))
+        is_ordered = builder.or_(is_ordered, is_first)
+        for (low, high), (one, other) in zip(lines, ((a, b), (m, n)), strict=True):
+            builder.store(builder.select(is_ordered, one, other), low, align=CACHE_LINE)
+            builder.store(builder.select(is_ordered, other, one), high, align=CACHE_LINE)
+        return context.get_dummy_value()
+
+    return types.void(keys, order, types.int64, types.int64), codegen
+
+
+def line_of(builder: Any, keys: Any, line: Any) -> Any:
+    """The address of a line of `ABREAST` numbers."""
+    first = builder.gep(keys, [builder.mul(line, line.type(ABREAST))])
+    return builder.bitcast(first, ir.VectorType(ir.IntType(64), ABREAST).as_pointer())
+
+
+@helper
+def sort_abreast(keys, order, length, with_order):
+    """Sort `ABREAST` rows that lie side by side, by Batcher's merge exchange: the same steps for all of them.
+
+    (D. Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M)
+    """
+    top = 1
+    while 2 * top < length:
+        top *= 2
+    half = top
+    while half > 0:
+        reach, away, rest = top, half, 0
+        while True:
+            for first in range(rest, length - away, 2 * half):
+                for i in range(first, min(first + half, length - away)):
+                    if with_order:
+                        exchange_pairs(keys, order, i, i + away)
+                    else:
+                        exchange(keys, i, i + away)
+            if reach == half:
+                break
+            away, reach, rest = reach - half, reach // 2, half
+        half //= 2
+
+
+@helper
+def put_key(keys, order, to, key, i, is_wide):
+    """Write a key that is sorted abreast and its place: in the low half, if the key leaves it free."""
+    if is_wide:
+        order[to] = i
+    else:
+        key = key << U(32) | U(i)
+    keys[to] = I(key ^ TOP_BIT)
+
+
+@helper
+def find_rows(begins, row, lanes, length, step):
+    """Where rows begin whose elements are `step` apart, as those along an axis of a tensor in C order; whether
+    a whole group of them lies side by side."""
+    for c in range(lanes):
+        outer = (row + c) // step
+        begins[c] = row + c + outer * step * (length - 1)
+    return lanes == ABREAST and begins[ABREAST - 1] - begins[0] == ABREAST - 1
+
+
+@helper
+def sort_group(x, keys, order, begins, row, lanes, length, step, flip, is_wide):
+    """Sort keys of `ABREAST` rows at most, each in a lane, and find where the rows begin."""
+    if find_rows(begins, row, lanes, length, step):
+        begin = begins[0]
+        for i in range(length):
+            for c in range(ABREAST):
+                key = sort_key(x[begin + i * step + c]) ^ flip
+                put_key(keys, order, i * ABREAST + c, key, i, is_wide)
+    else:
+        for c in range(lanes):
+            begin = begins[c]
+            for i in range(length):
+                key = sort_key(x[begin + i * step]) ^ flip
+                put_key(keys, order, i * ABREAST + c, key, i, is_wide)
+    sort_abreast(keys, order, length, is_wide)
+
+
+@kernel
+def sort_short_rows(args, start, stop):
+    """values, indices = each row in order and where its elements come from; stable. length <= SHORT_ROW
+
+    words: length, what the elements of a row are apart, descending
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, step, flip, is_wide = p[3], p[4], ALL_BITS if p[5] else U(0), size_of(T) == 8
+    keys, order, begins = stack(I, ROOM), stack(I, ROOM), stack(I, ABREAST)
+    places = order if is_wide else keys
+    for row in range(start, stop, ABREAST):
+        lanes = min(ABREAST, stop - row)
+        sort_group(x, keys, order, begins, row, lanes, length, step, flip, is_wide)
+        for c in range(lanes):
+            begin = begins[c]
+            for i in range(length):
+                place = places[i * ABREAST + c] & LOW
+                indices[begin + i * step] = place
+                values[begin + i * step] = x[begin + place * step]
 
 
 @helper
@@ -458,7 +586,6 @@ THREADS = 256
 WARPS = THREADS // 32
 EACH = 4  # neighbours that a thread sorts or merges
 TILE = THREADS * EACH
-LOW = 0xFFFFFFFF
 
 
 def is_short(c, letters):

@@ -38,8 +38,29 @@ def moved(x: Tensor, axis: int) -> Tensor:
     return x if axis >= x.ndim - 1 else x.movedim(-1, axis).contiguous()
 
 
+def abreast(x: Tensor, axis: int) -> tuple[Tensor, int, int, int] | None:
+    """`x` in C order, its rows along an axis, their length and how far apart their elements are, if the CPU
+    sorts several of them side by side, wherever they lie; else None."""
+    length = x.shape[axis] if x.ndim else 1
+    rows = x.numel() // max(length, 1)
+    if length > kernels.SHORT_ROW or rows < kernels.FEWEST_ABREAST or x.device.type != "cpu":
+        return None
+    return x.contiguous(), rows, length, numel(x.shape[axis + 1 :])
+
+
+def share_abreast(length: int) -> int:
+    """How many rows that are sorted side by side are worth a thread."""
+    return max(kernels.ABREAST, GRAIN // (16 * length))
+
+
 def sorted_rows(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Values in order along an axis, and where they come from."""
+    if found := abreast(x, axis):
+        dense, count, length, step = found
+        return launch(
+            kernels.sort_short_rows, (dense,), [(x.shape, x.dtype), (x.shape, dtypes.int64)],
+            bind={"T": x.dtype}, words=(length, step, descending), n=count, grain=share_abreast(length),
+        )  # fmt: skip
     rows, count, length = rows_of(x, (axis,))
     size = count * length
     values, order = launch(
