@@ -295,6 +295,7 @@ MISSING = {
     "attend",
     "attend_backward",
     "few_by_few",
+    "kth_short_rows",
     "pack_keys",
     "pack_layer",
     "prepare",

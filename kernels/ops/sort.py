@@ -144,13 +144,28 @@ def sort_rows(args, start, stop):
 
 
 @intrinsic
+def put(typingctx: Any, keys: Any, place: Any, key: Any) -> Any:
+    """Write the low bits of a key, as many as there is room for."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        low = args[2]
+        if keys.dtype.bitwidth < key.bitwidth:
+            low = builder.trunc(low, ir.IntType(keys.dtype.bitwidth))
+        builder.store(low, builder.gep(args[0], [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(keys, types.int64, key), codegen
+
+
+@intrinsic
 def exchange(typingctx: Any, keys: Any, i: Any, j: Any) -> Any:
     """Put two lines of `ABREAST` keys in order, lane by lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         places = [line_of(builder, args[0], k) for k in args[1:]]
         a, b = (builder.load(place, align=CACHE_LINE) for place in places)
-        is_ordered = builder.icmp_signed("<", a, b)
+        compare = builder.icmp_signed if keys.dtype.signed else builder.icmp_unsigned
+        is_ordered = compare("<", a, b)
         builder.store(builder.select(is_ordered, a, b), places[0], align=CACHE_LINE)
         builder.store(builder.select(is_ordered, b, a), places[1], align=CACHE_LINE)
         return context.get_dummy_value()
@@ -179,7 +194,7 @@ def exchange_pairs(typingctx: Any, keys: Any, order: Any, i: Any, j: Any) -> Any
 def line_of(builder: Any, keys: Any, line: Any) -> Any:
     """The address of a line of `ABREAST` numbers."""
     first = builder.gep(keys, [builder.mul(line, line.type(ABREAST))])
-    return builder.bitcast(first, ir.VectorType(ir.IntType(64), ABREAST).as_pointer())
+    return builder.bitcast(first, ir.VectorType(keys.type.pointee, ABREAST).as_pointer())
 
 
 @helper
@@ -225,6 +240,21 @@ def find_rows(begins, row, lanes, length, step):
         outer = (row + c) // step
         begins[c] = row + c + outer * step * (length - 1)
     return lanes == ABREAST and begins[ABREAST - 1] - begins[0] == ABREAST - 1
+
+
+@helper
+def read_keys(x, keys, begins, lanes, length, step, flip, is_group):
+    """The keys of rows that are sorted side by side, one row a lane; some bits of each turned over."""
+    if is_group:
+        begin = begins[0]
+        for i in range(length):
+            for c in range(ABREAST):
+                put(keys, i * ABREAST + c, sort_key(x[begin + i * step + c]) ^ flip)
+    else:
+        for c in range(lanes):
+            begin = begins[c]
+            for i in range(length):
+                put(keys, i * ABREAST + c, sort_key(x[begin + i * step]) ^ flip)
 
 
 @helper
@@ -345,27 +375,40 @@ def topk_rows(args, start, stop):
                 to += 1
 
 
+@helper
+def rank_in(x, begin, length, step, rank):
+    """The rank that is wanted in a row: -1 is the lower median, NaN if there is one, and -2 the lower median of
+    what is no NaN."""
+    if rank < 0:
+        numbers = 0
+        for i in range(length):
+            numbers += x[begin + i * step] == x[begin + i * step]
+        is_last = numbers == 0 or (rank == -1 and numbers < length)
+        rank = length - 1 if is_last else (numbers - 1) // 2
+    return rank
+
+
+@helper
+def first_place(x, begin, step, key):
+    """The first place in a row where a key is."""
+    place = 0
+    while sort_key(x[begin + place * step]) != key:
+        place += 1
+    return place
+
+
 @kernel
 def kth_rows(args, start, stop):
     """values, indices = the element of a rank in each row, and the first place where it is.
 
-    words: length, rank; a rank of -1 is the lower median, NaN if there is one, and -2 the lower
-    median of what is no NaN
+    words: length, a rank as of `rank_in`
     """
     p = words(args)
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, keys = p[3], stack(U, SHORT)
     for row in range(start, stop):
-        begin, rank = row * length, p[4]
-        if rank < 0:
-            numbers = 0
-            for i in range(begin, begin + length):
-                numbers += x[i] == x[i]
-            rank = (
-                length - 1
-                if numbers == 0 or (rank == -1 and numbers < length)
-                else (numbers - 1) // 2
-            )
+        begin = row * length
+        rank = rank_in(x, begin, length, 1, p[4])
         if length <= SHORT:
             for i in range(length):
                 keys[i] = sort_key(x[begin + i])
@@ -375,11 +418,37 @@ def kth_rows(args, start, stop):
             wanted = keys[i]
         else:
             wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
-        place = begin
-        while sort_key(x[place]) != wanted:
-            place += 1
-        values[row] = x[place]
-        indices[row] = place - begin
+        place = first_place(x, begin, 1, wanted)
+        values[row] = x[begin + place]
+        indices[row] = place
+
+
+@kernel
+def kth_short_rows(args, start, stop):
+    """As `kth_rows`, in rows that are sorted side by side. length <= SHORT_ROW
+
+    words: length, what the elements of a row are apart, a rank as of `rank_in`
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, step, begins, is_wide = p[3], p[4], stack(I, ABREAST), size_of(T) == 8
+    wide, narrow = stack(I, ROOM), stack(np.uint32, ROOM)
+    for row in range(start, stop, ABREAST):
+        lanes = min(ABREAST, stop - row)
+        is_group = find_rows(begins, row, lanes, length, step)
+        if is_wide:
+            read_keys(x, wide, begins, lanes, length, step, TOP_BIT, is_group)
+            sort_abreast(wide, wide, length, False)
+        else:
+            read_keys(x, narrow, begins, lanes, length, step, U(0), is_group)
+            sort_abreast(narrow, narrow, length, False)
+        for c in range(lanes):
+            begin = begins[c]
+            to = rank_in(x, begin, length, step, p[5]) * ABREAST + c
+            key = U(wide[to]) ^ TOP_BIT if is_wide else U(narrow[to])
+            place = first_place(x, begin, step, key)
+            values[row + c] = x[begin + place * step]
+            indices[row + c] = place
 
 
 @kernel

@@ -217,6 +217,12 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 def ranked(x: Tensor, axis: int, keepdim: bool, rank: int) -> tuple[Tensor, Tensor]:
     """The element of a rank along an axis and its first place; negative ranks are medians."""
     shape = reduced_shape(x.shape, (axis,), keepdim)
+    if found := abreast(x, axis):
+        x, rows, length, step = found
+        return launch(
+            kernels.kth_short_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
+            bind={"T": x.dtype}, words=(length, step, rank), n=rows, grain=share_abreast(length),
+        )  # fmt: skip
     x, rows, length = rows_of(x, (axis,))
     return launch(
         kernels.kth_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
