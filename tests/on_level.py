@@ -100,8 +100,10 @@ PROGRAMS = {
     "norms": lambda: gradients(lambda x: F.layer_norm(x, (130,)).softmax(1), normal(7, 130)),
     "mean of areas": lambda: gradients(lambda x: x.mean((2, 3)), normal(3, 4, 7, 9)),
     "sorted": lambda: normal(3, 5000).sort(1),
+    "sorted side by side": lambda: (*normal(40, 3, 20).sort(0), *normal(33, 9).double().sort(1)),
     "norm of many": lambda: normal(3, 70000).norm(),
     "distinct rows": lambda: adjit.unique((normal(999, 2) * 2).round(), dim=0),
+    "distinct neighbours": lambda: (normal(2000) * 2).round().unique_consecutive(return_counts=True),
 }  # fmt: skip
 PRODUCTS = {
     f"{kind} {np.dtype(dtype).name}": lambda run=run, dtype=dtype: run(dtype)

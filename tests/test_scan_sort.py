@@ -130,6 +130,35 @@ def test_sorting(dtype: str, length: int) -> None:
     agree(lambda T, t: T.msort(t), x)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [1, 2, 9, 33, 85, 256, 257])
+def test_sorting_rows_side_by_side(dtype: str, length: int) -> None:
+    """Along every axis, in whole groups of rows and what is left, with equals, NaN and both zeros."""
+    for shape, d in (
+        ((35, length), 1),
+        ((3, length, 19), 1),
+        ((length, 16), 0),
+        ((8, length, 1), -2),
+    ):
+        x = (
+            RANDOM.integers(-4, 5, shape)
+            if length < 99
+            else RANDOM.integers(-(2**40), 2**40, shape)
+        )
+        x = x.astype(dtype)
+        if dtype.startswith("float"):
+            x[RANDOM.random(shape) < 0.1] = NAN
+            x[RANDOM.random(shape) < 0.1] = -0.0
+        for descending in (False, True):
+            agree(lambda T, t, d=d, r=descending: T.sort(t, dim=d, descending=r, stable=True), x)
+            agree(
+                lambda T, t, d=d, r=descending: T.signbit(
+                    t.sort(stable=True, dim=d, descending=r)[0]
+                ),
+                x,
+            )
+
+
 def test_special_values_sort_as_in_pytorch() -> None:
     special = [NAN, 1.0, -math.inf, 0.0, -0.0, math.inf, -NAN, -1.0, 5e-324, NAN]
     for x in (np.array(special), np.array(special * 10), np.array(special, np.float32)):
@@ -238,6 +267,23 @@ def test_unique(dtype: str) -> None:
     for d in (0, 1):
         agree(lambda T, t, d=d: T.unique(t[:, :2], dim=d, **every), x)
         agree(lambda T, t, d=d: T.unique_consecutive(t[:, :2], dim=d, **every), x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16", "bool"])
+def test_unique_neighbours(dtype: str) -> None:
+    """Runs of one element and of many, so that vectors hold none that is new, some, or nothing else."""
+    every = {"return_inverse": True, "return_counts": True}
+    for length in (1, 31, 32, 33, 300):
+        alone = RANDOM.permuted(np.arange(length))
+        for x in (alone, alone // 3, alone * 0, np.sort(alone // 3), np.sort(alone // 70)):
+            values = x.astype(dtype)
+            if dtype.startswith("float"):
+                values[RANDOM.random(length) < 0.1] = NAN
+                values[values == 0] *= RANDOM.choice([-1.0, 1.0], (values == 0).sum())
+            agree(lambda T, t: T.unique_consecutive(t), values)
+            agree(lambda T, t: T.unique_consecutive(t, **every), values)
+            agree(lambda T, t: T.signbit(T.unique_consecutive(t)), values)
+            agree(lambda T, t: T.unique_consecutive(t, **every, dim=0), values[:, None] * [1, 1])
 
 
 def test_unique_at_the_edges() -> None:

@@ -38,8 +38,29 @@ def moved(x: Tensor, axis: int) -> Tensor:
     return x if axis >= x.ndim - 1 else x.movedim(-1, axis).contiguous()
 
 
+def abreast(x: Tensor, axis: int) -> tuple[Tensor, int, int, int] | None:
+    """`x` in C order, its rows along an axis, their length and how far apart their elements are, if the CPU
+    sorts several of them side by side, wherever they lie; else None."""
+    length = x.shape[axis] if x.ndim else 1
+    rows = x.numel() // max(length, 1)
+    if length > kernels.SHORT_ROW or rows < kernels.FEWEST_ABREAST or x.device.type != "cpu":
+        return None
+    return x.contiguous(), rows, length, numel(x.shape[axis + 1 :])
+
+
+def share_abreast(length: int) -> int:
+    """How many rows that are sorted side by side are worth a thread."""
+    return max(kernels.ABREAST, GRAIN // (16 * length))
+
+
 def sorted_rows(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Values in order along an axis, and where they come from."""
+    if found := abreast(x, axis):
+        dense, count, length, step = found
+        return launch(
+            kernels.sort_short_rows, (dense,), [(x.shape, x.dtype), (x.shape, dtypes.int64)],
+            bind={"T": x.dtype}, words=(length, step, descending), n=count, grain=share_abreast(length),
+        )  # fmt: skip
     rows, count, length = rows_of(x, (axis,))
     size = count * length
     values, order = launch(
@@ -196,6 +217,12 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 def ranked(x: Tensor, axis: int, keepdim: bool, rank: int) -> tuple[Tensor, Tensor]:
     """The element of a rank along an axis and its first place; negative ranks are medians."""
     shape = reduced_shape(x.shape, (axis,), keepdim)
+    if found := abreast(x, axis):
+        x, rows, length, step = found
+        return launch(
+            kernels.kth_short_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
+            bind={"T": x.dtype}, words=(length, step, rank), n=rows, grain=share_abreast(length),
+        )  # fmt: skip
     x, rows, length = rows_of(x, (axis,))
     return launch(
         kernels.kth_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
@@ -485,12 +512,12 @@ def outcome(
     return tuple(asked) if len(asked) > 1 else asked[0]
 
 
-def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct elements, or slices along a dimension; sorted, or each run of equal neighbours. With them each
-    record's place among these, and how often they are there."""
+def distinct_along(x: Tensor, dim: int | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct elements, or slices along a dimension, in order. With them each record's place among these, and
+    how often they are there."""
     axis = None if dim is None else wrap_dim(dim, x.ndim)
     x = x.detach()
-    firsts, inverse, counts, number = runs_of(x, axis, in_order)
+    firsts, inverse, counts, number = runs_of(x, axis)
     found = int(number.item())
     if axis is None or not x.ndim:
         values = x.reshape(-1).index_select(0, firsts[:found])
@@ -499,26 +526,25 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
     return values, inverse, counts[:found]
 
 
-@composed
-def runs_of(x: Tensor, axis: int | None, in_order: bool) -> tuple[Tensor, ...]:
-    """The first place of each run of equal elements or slices, each one's run, the runs' lengths, and how many
-    there are."""
+def records_of(x: Tensor, axis: int | None) -> tuple[Tensor, int, int]:
+    """All elements, or the slices along an axis, one behind the other; how many, and the elements of one."""
     if axis is None:
-        rows = x.reshape(-1).contiguous()
-        records, width = rows.numel(), 1
-    else:
-        rows = (x.movedim(axis, 0) if x.ndim else x.reshape(1)).contiguous()
-        records, width = rows.shape[0], numel(rows.shape[1:])
-        if width == 0 and records:
-            raise RuntimeError(
-                "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
-                "applied"
-            )
-    if not in_order:
-        from .creation import arange
+        return x.reshape(-1).contiguous(), x.numel(), 1
+    rows = (x.movedim(axis, 0) if x.ndim else x.reshape(1)).contiguous()
+    records, width = rows.shape[0], numel(rows.shape[1:])
+    if width == 0 and records:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied"
+        )
+    return rows, records, width
 
-        order = arange(records, device=x.device)
-    elif axis is None:
+
+@composed
+def runs_of(x: Tensor, axis: int | None) -> tuple[Tensor, ...]:
+    """The first place of each run of equal elements or slices in order, each one's run, the runs' lengths, and
+    how many there are."""
+    rows, records, width = records_of(x, axis)
+    if axis is None:
         order = sorted_rows(rows, 0, False)[1]
     else:
         order = launch(
@@ -533,6 +559,22 @@ def runs_of(x: Tensor, axis: int | None, in_order: bool) -> tuple[Tensor, ...]:
     if axis is None:
         inverse = inverse.reshape(x.shape)
     return firsts, inverse, counts, number
+
+
+@composed
+def neighbours_of(x: Tensor, axis: int | None, wanted: bool) -> tuple[Tensor, ...]:
+    """The elements or slices that differ from the one before, each one's run and the runs' lengths if wanted,
+    and how many there are."""
+    rows, records, width = records_of(x, axis)
+    told = records if wanted else 0
+    values, inverse, counts, number = launch(
+        kernels.neighbours, (rows,),
+        [(rows.shape, x.dtype), ((told,), dtypes.int64), ((told,), dtypes.int64), ((1,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(records, width, wanted), n=1,
+    )  # fmt: skip
+    if axis is None and wanted:
+        inverse = inverse.reshape(x.shape)
+    return values, inverse, counts, number
 
 
 @export(method=True)
@@ -562,7 +604,7 @@ def unique(
     """
     name = "_unique2" if dim is None else "unique_dim"
     refuse_traced(name, input)
-    found = distinct_along(input, dim, True)
+    found = distinct_along(input, dim)
     return outcome(name, input, found, return_inverse, return_counts)
 
 
@@ -580,7 +622,13 @@ def unique_consecutive(
         tensor([1, 2, 1])
     """
     refuse_traced("unique_consecutive" if dim is None else "unique_dim_consecutive", input)
-    found = distinct_along(input, dim, False)
+    axis = None if dim is None else wrap_dim(dim, input.ndim)
+    values, inverse, counts, number = neighbours_of(
+        input.detach(), axis, return_inverse or return_counts
+    )
+    runs = int(number.item())
+    values = values[:runs].movedim(0, axis) if axis and input.ndim else values[:runs]
+    found = as_own(values), inverse, counts[:runs]
     return outcome("unique_consecutive", input, found, return_inverse, return_counts)
 
 
