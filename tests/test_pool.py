@@ -142,8 +142,9 @@ def test_adaptive_max_pool_of_long_rows_with_equals_and_nans(
 ) -> None:
     x = RANDOM.integers(0, 4, (1, 2, 6, 300)).astype(np.float64)
     x[0, 0, 1, [5, 130, 131]] = x[0, 0, 2, [4, 129]] = np.nan
-    for size in (1, (2, 7), (4, 150), (7, 301)):
-        agree(lambda T, t, s=size: functional(T).adaptive_max_pool2d(layout(t), s, True), x)
+    for size in (1, (2, 7), (4, 150), (7, 301), *[(None, n) for n in (1, 3, 7, 20, 29, 70)]):
+        for given in (x, x.astype(np.float32)):
+            agree(lambda T, t, s=size: functional(T).adaptive_max_pool2d(layout(t), s, True), given)
 
 
 @every_n

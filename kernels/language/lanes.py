@@ -168,29 +168,36 @@ def combine_four(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
     return a(op, a, b), codegen
 
 
+def emit_fold(builder: Any, kind: Lanes, op: Any, value: ir.Value, is_number: bool) -> ir.Value:
+    """All lanes reduced by an operator, halves against halves."""
+    width = kind.count
+    while width > 1:
+        width //= 2
+        low, high = (
+            taken(builder, value, value, range(start, start + width)) for start in (0, width)
+        )
+        value = emit(builder, kind, op, low, high, is_number)
+    return builder.extract_element(value, ir.IntType(32)(0))
+
+
 @intrinsic
 def fold(typingctx: Any, op: Any, lanes: Any) -> Any:
     """All lanes reduced by `op`, halves against halves."""
-    dtype = lanes.dtype
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[1]
-        index = ir.IntType(32)
-        width = LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                builder.shuffle_vector(
-                    value,
-                    ir.Constant(value.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(index, width), list(range(start, start + width))),
-                )
-                for start in (0, width)
-            )
-            value = emit(builder, lanes, op.typing_key, low, high)
-        return builder.extract_element(value, index(0))
+        return emit_fold(builder, lanes, op.typing_key, args[1], is_number=False)
 
-    return dtype(op, lanes), codegen
+    return lanes.dtype(op, lanes), codegen
+
+
+@intrinsic
+def fold_numbers(typingctx: Any, op: Any, lanes: Any) -> Any:
+    """`fold` of lanes that hold no NaN: an extreme of floats is one instruction a step."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit_fold(builder, lanes, op.typing_key, args[1], is_number=True)
+
+    return lanes.dtype(op, lanes), codegen
 
 
 @intrinsic
@@ -909,17 +916,17 @@ def on_lanes(body: Callable[..., Value]) -> Any:
 
 @intrinsic
 def first_equal(typingctx: Any, lanes: Any, value: Any) -> Any:
-    """The number of the first lane that equals a value, NaN being equal to NaN; `LANES` if none."""
+    """The number of the first lane that equals a value, NaN being equal to NaN; that of lanes if none does."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        every = broadcast(builder, args[1])
+        every = broadcast(builder, args[1], lanes.count)
         if is_float(lanes):
             same = builder.fcmp_ordered("==", args[0], every)
             nans = (builder.fcmp_unordered("uno", one, one) for one in (args[0], every))
             same = builder.or_(same, builder.and_(*nans))
         else:
             same = builder.icmp_unsigned("==", args[0], every)
-        bits = builder.bitcast(same, ir.IntType(LANES))
+        bits = builder.bitcast(same, ir.IntType(lanes.count))
         position = builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
         return builder.zext(position, ir.IntType(64))
 

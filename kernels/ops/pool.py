@@ -31,15 +31,22 @@ from ..language.abi import (
 from ..language.device import all_threads, first_unit, on_device
 from ..language.lanes import (
     LANES,
+    are_numbers,
     combine,
+    first_equal,
+    fold_numbers,
     keep_larger_lanes,
+    load_block,
+    load_over,
     spread,
+    spread_over,
     stack,
     store_block,
     strided,
 )
 
 STRIP = 128  # places of a row, or channels, that one pass takes
+FEW, SOME = 8, 16  # elements of which the largest is found without vectors, and by half a vector
 
 SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, INNER = 0, 3, 6, 9, 12, 15, 18
 DEPTH, HEIGHT, WIDTH = range(3)
@@ -178,63 +185,143 @@ def is_better(value, place, best, where):
     return (value > best) | ((value == best) & (place < where))
 
 
+@helper
+def area_at(o, size, places):
+    """Where the area of an output place begins: a place, and what is left of it in parts of `places`."""
+    return o * size // places, o * size % places
+
+
+@helper
+def area_after(area, size, places):
+    """Where the next area begins, without a division; `size` is where that of place 1 does."""
+    first, rest = area[0] + size[0], area[1] + size[1]
+    return (first, rest) if rest < places else (first + 1, rest - places)
+
+
+@helper
+def end_before(area):
+    """The end of the area before one; they may have a place in common."""
+    return area[0] + (1 if area[1] > 0 else 0)
+
+
+@helper
+def place_in_lanes(lanes, line, first, end):
+    """`place_of_largest` of elements that lanes begin with, the others being one of them."""
+    if are_numbers(max, lanes, lanes):
+        return first + first_equal(lanes, fold_numbers(max, lanes))
+    place = first
+    for j in range(first, end):
+        place = j if line[j] != line[j] else place
+    return place
+
+
+@helper
+def place_of_largest(line, first, end):
+    """The first place of the largest element of line[first:end], the last one of those that are NaN."""
+    place, best = first, line[first]
+    if end - first <= FEW:
+        for j in range(first + 1, end):
+            value = line[j]
+            better = (value > best) | (value != value)
+            best, place = (value, j) if better else (best, place)
+        return place
+    if end - first <= SOME:
+        lanes = load_over(spread_over(best, 16), line, first, end - first)
+        return place_in_lanes(lanes, line, first, end)
+    for left in range(first, end, LANES):
+        count = min(LANES, end - left)
+        found = place_in_lanes(load_block(line, left, count, line[left]), line, left, left + count)
+        value = line[found]
+        if left == first or value > best or value != value:
+            best, place = value, found
+    return place
+
+
 @kernel
 def max_areas(args, start, stop):
     """`max_windows` whose windows divide the input evenly; of the geometry only sizes are read.
 
     In C order the largest of each column is found first, for a strip of columns at once, and then
-    the largest column of each window.
+    the largest column of each window. Of a single row they are its elements.
     """
     p = words(args)
     x, values, places, q = at(p[0], T), at(p[1], T), at(p[2], Y), shifted(p, 3)
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
     depths, rows, columns = q[OUT], q[OUT + HEIGHT], q[OUT + WIDTH]
     best, where = stack(T, STRIP), stack(Y, STRIP)
+    if start == stop:
+        return
+    oh, od, outer = row_of(q, start)
+    of_depth, of_row, of_column = (
+        area_at(1, depth, depths), area_at(1, height, rows), area_at(1, width, columns)
+    )  # fmt: skip
+    deep, high = area_at(od, depth, depths), area_at(oh, height, rows)
     for unit in range(start, stop):
-        oh, od, outer = unit % rows, unit // rows % depths, unit // rows // depths
         plane = shifted(x, outer * depth * height * width * inner)
-        across, along = (width, 1) if inner == 1 else (inner, columns)
-        for ow in range(along):
-            left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
-            for left in range(0, across, STRIP):
-                count = min(STRIP, across - left)
-                for j in range(count):
-                    best[j] = T(0)
-                    where[j] = Y(-1)
-                for d in range(od * depth // depths, -(-(od + 1) * depth // depths)):
-                    for h in range(oh * height // rows, -(-(oh + 1) * height // rows)):
-                        row = (d * height + h) * width
-                        if inner == 1:
-                            line = shifted(plane, row + left)
-                            keep_larger(best, where, line, count, row + left, 1, Y)
-                        else:
-                            for w in range(left_edge, right_edge):
-                                line = shifted(plane, (row + w) * inner + left)
-                                keep_larger(best, where, line, count, row + w, 0, Y)
-                to = (unit * columns + ow) * inner
-                if inner == 1:
-                    join_columns(
-                        best, where, left, count, shifted(values, to), shifted(places, to), q
-                    )
-                    continue
-                for j in range(count):
-                    values[to + left + j] = best[j]
-                    places[to + left + j] = where[j]
+        deeper, higher = area_after(deep, of_depth, depths), area_after(high, of_row, rows)
+        last_depth, last_row = end_before(deeper), end_before(higher)
+        if inner == 1 and last_depth - deep[0] == 1 and last_row - high[0] == 1:
+            row = (deep[0] * height + high[0]) * width
+            line = shifted(plane, row)
+            area = (0, 0)
+            for ow in range(columns):
+                after = area_after(area, of_column, columns)
+                place = place_of_largest(line, area[0], end_before(after))
+                values[unit * columns + ow] = line[place]
+                places[unit * columns + ow] = Y(row + place)
+                area = after
+        else:
+            across, along = (width, 1) if inner == 1 else (inner, columns)
+            for ow in range(along):
+                left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
+                for left in range(0, across, STRIP):
+                    count = min(STRIP, across - left)
+                    for j in range(count):
+                        best[j] = T(0)
+                        where[j] = Y(-1)
+                    for d in range(deep[0], last_depth):
+                        for h in range(high[0], last_row):
+                            row = (d * height + h) * width
+                            if inner == 1:
+                                line = shifted(plane, row + left)
+                                keep_larger(best, where, line, count, row + left, 1, Y)
+                            else:
+                                for w in range(left_edge, right_edge):
+                                    line = shifted(plane, (row + w) * inner + left)
+                                    keep_larger(best, where, line, count, row + w, 0, Y)
+                    to = (unit * columns + ow) * inner
+                    if inner == 1:
+                        join_columns(
+                            best, where, left, count, shifted(values, to), shifted(places, to), q
+                        )
+                        continue
+                    for j in range(count):
+                        values[to + left + j] = best[j]
+                        places[to + left + j] = where[j]
+        high, oh = higher, oh + 1
+        if oh == rows:
+            high, oh, deep, od = (0, 0), 0, deeper, od + 1
+            if od == depths:
+                deep, od, outer = (0, 0), 0, outer + 1
 
 
 @helper
 def join_columns(best, where, left, count, values, places, q):
     """The largest of the columns from `left` on, for each area that they lie in."""
     width, columns = q[SIZE + WIDTH], q[OUT + WIDTH]
-    for o in range(left * columns // width, columns):
-        first, last = o * width // columns, -(-(o + 1) * width // columns)
+    of_column = area_at(1, width, columns)
+    begins = left * columns // width
+    area = area_at(begins, width, columns)
+    for o in range(begins, columns):
+        first = area[0]
         if first >= left + count:
             return
+        area = area_after(area, of_column, columns)
         begin = max(first - left, 0)
         value, place = best[begin], where[begin]
         if first < left:
             value, place = values[o], places[o]
-        for j in range(begin, min(last - left, count)):
+        for j in range(begin, min(end_before(area) - left, count)):
             if is_better(best[j], where[j], value, place):
                 value, place = best[j], where[j]
         values[o], places[o] = value, place
@@ -466,6 +553,12 @@ def results_of(q, n):
     return n * q[OUT + WIDTH] * q[INNER]
 
 
+@helper
+def end_of_area(o, size, places):
+    """The end of what an output place covers, be it in part."""
+    return quotient((o + 1) * size + places - 1, places)
+
+
 @on_device(max_windows)
 def max_windows_by_threads(row, n):
     """`max_windows`; a unit is a result."""
@@ -488,6 +581,26 @@ def max_windows_by_threads(row, n):
                         value = plane[place * inner]
                         if value > best or value != value or where < 0:
                             best, where = value, Y(place)
+        values[unit], places[unit] = best, where
+
+
+@on_device(max_areas)
+def max_areas_by_threads(row, n):
+    """`max_areas`; a unit is a result."""
+    x, values, places, q = at(row[0], T), at(row[1], T), at(row[2], Y), shifted(row, 3)
+    depth, height, width, inner = q[SIZE], q[SIZE + HEIGHT], q[SIZE + WIDTH], q[INNER]
+    depths, rows, columns = q[OUT], q[OUT + HEIGHT], q[OUT + WIDTH]
+    for unit in range(first_unit(), results_of(q, n), all_threads()):
+        outer, od, oh, ow, channel = window_of(q, unit)
+        plane = shifted(x, outer * depth * height * width * inner + channel)
+        best, where = T(0), Y(-1)
+        for d in range(quotient(od * depth, depths), end_of_area(od, depth, depths)):
+            for h in range(quotient(oh * height, rows), end_of_area(oh, height, rows)):
+                for w in range(quotient(ow * width, columns), end_of_area(ow, width, columns)):
+                    place = (d * height + h) * width + w
+                    value = plane[place * inner]
+                    if value > best or value != value or where < 0:
+                        best, where = value, Y(place)
         values[unit], places[unit] = best, where
 
 
