@@ -822,6 +822,17 @@ def copy_run(out: Any, x: Any, count: int) -> None:
 
 
 @helper
+def copy_line(out: Any, x: Any, count: int) -> None:
+    """`copy_run` of what does not lie over `out`: the last elements may be copied twice, which takes no mask."""
+    if count < LANES:
+        copy_run(out, x, count)
+        return
+    for i in range(0, count - LANES, LANES):
+        store(out, i, load(x, i))
+    store(out, count - LANES, load(x, count - LANES))
+
+
+@helper
 def add_run(out: Any, x: Any, count: int, factor: Any) -> None:
     """out[:count] += factor * x[:count], for many short runs."""
     every = spread(factor)

@@ -27,7 +27,7 @@ from ..language.abi import (
     words,
 )
 from ..language.device import all_threads, first_unit, on_device
-from ..language.lanes import add_run, copy_run, stack
+from ..language.lanes import add_run, copy_line, copy_run, stack
 
 NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_WIDE, CUBIC_WIDE, AREA = range(7)
 REFLECT, REPLICATE, CIRCULAR = range(7, 10)
@@ -62,8 +62,12 @@ def mirrored(kind, o, before, length, places):
         return min(max(place, 0), length - 1)
     if kind == CIRCULAR:  # what negative widths cut off is not repeated
         cut = max(-before, 0)
-        kept = length - cut - max(length + before - places, 0)
-        return cut + (place - cut + kept * (length // kept + 1)) % kept
+        kept = max(length - cut - max(length + before - places, 0), 1)
+        while place < cut:  # at most once or twice: a division takes longer
+            place += kept
+        while place >= cut + kept:
+            place -= kept
+        return place
     place = abs(place)
     return place if place < length else 2 * (length - 1) - place
 
@@ -75,30 +79,47 @@ def floor_of(x, A):
     return whole - 1 if A(whole) > x else whole
 
 
-@kernel
-def pad_planes(args, start, stop):
-    """Rows and columns of planes, padded at once; a unit is a row of the result.
+@helper
+def edge_of(k, first, behind):
+    """The place of an edge's element: those before the first that is copied, then those behind the last."""
+    return k if k < first else behind + k - first
 
-    Words: x, out, then of the rows and of the columns: kind, length, places, before.
+
+@kernel
+def pad_volumes(args, start, stop):
+    """Up to three axes padded at once; a unit is a row of the result.
+
+    Words: x, out, then of the depths, the rows and the columns: kind, length, places, before.
     """
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
-    rows, columns = shifted(p, 2), shifted(p, 6)
+    depths, rows, columns = shifted(p, 2), shifted(p, 6), shifted(p, 10)
     kind, length, places, before = columns[0], columns[1], columns[2], columns[3]
     first, last = max(before, 0), max(min(before + length, places), 0)
-    plane, place = start // rows[2] * rows[1], start % rows[2]
+    behind = max(first, last)
+    count, edges = first + places - behind, stack(I, STRIP)
+    known = min(count, STRIP)
+    for k in range(known):  # of all rows alike
+        edges[k] = mirrored(kind, edge_of(k, first, behind), before, length, places)
+    plane, row = start // rows[2], start % rows[2]
+    volume, depth = plane // depths[2], plane % depths[2]
+    plane = mirrored(depths[0], depth, depths[3], depths[1], depths[2])
     for unit in range(start, stop):  # a division takes as long as a short line
-        row = mirrored(rows[0], place, rows[3], rows[1], rows[2])
-        source = shifted(x, (plane + row) * length)
-        target = shifted(out, unit * places)
-        place += 1
-        if place == rows[2]:
-            plane, place = plane + rows[1], 0
-        for o in range(first):
+        line = mirrored(rows[0], row, rows[3], rows[1], rows[2])
+        line += (volume * depths[1] + plane) * rows[1]
+        source, target = shifted(x, line * length), shifted(out, unit * places)
+        copy_line(shifted(target, first), shifted(source, first - before), max(last - first, 0))
+        for k in range(known):
+            target[edge_of(k, first, behind)] = source[edges[k]]
+        for k in range(known, count):
+            o = edge_of(k, first, behind)
             target[o] = source[mirrored(kind, o, before, length, places)]
-        copy_run(shifted(target, first), shifted(source, first - before), max(last - first, 0))
-        for o in range(max(first, last), places):
-            target[o] = source[mirrored(kind, o, before, length, places)]
+        row += 1
+        if row == rows[2]:
+            row, depth = 0, depth + 1
+            if depth == depths[2]:
+                volume, depth = volume + 1, 0
+            plane = mirrored(depths[0], depth, depths[3], depths[1], depths[2])
 
 
 @helper
@@ -379,6 +400,23 @@ def spread_axis(args, start, stop):
 
 
 # ----- CUDA -----
+
+
+@on_device(pad_volumes)
+def pad_volumes_by_threads(row, n):
+    """`pad_volumes`; a unit is an element of the result."""
+    x, out = at(row[0], T), at(row[1], T)
+    depths, rows, columns = shifted(row, 2), shifted(row, 6), shifted(row, 10)
+    for unit in range(first_unit(), n * columns[2], all_threads()):
+        line, column = quotient(unit, columns[2]), remainder(unit, columns[2])
+        plane, high = quotient(line, rows[2]), remainder(line, rows[2])
+        volume, deep = quotient(plane, depths[2]), remainder(plane, depths[2])
+        place = volume * depths[1] + mirrored(depths[0], deep, depths[3], depths[1], depths[2])
+        place = place * rows[1] + mirrored(rows[0], high, rows[3], rows[1], rows[2])
+        place = place * columns[1] + mirrored(
+            columns[0], column, columns[3], columns[1], columns[2]
+        )
+        out[unit] = x[place]
 
 
 @helper
