@@ -823,7 +823,7 @@ def copy_run(out: Any, x: Any, count: int) -> None:
 
 @helper
 def copy_line(out: Any, x: Any, count: int) -> None:
-    """`copy_run` of what does not lie over `out`: the last elements may be copied twice, which takes no mask."""
+    """`copy_run` of what does not lie over `out`: the last ones may be copied twice, which takes no mask."""
     if count < LANES:
         copy_run(out, x, count)
         return

@@ -34,6 +34,7 @@ REFLECT, REPLICATE, CIRCULAR = range(7, 10)
 
 SIDE_BY_SIDE = 16  # sums
 STRIP = 256  # elements of a line that are summed at a time
+FEW = 16  # places of a line that are not worth the preparations of a loop over all, tap by tap
 TABLE = 3  # where the words of the table begin
 
 
@@ -286,6 +287,29 @@ def sum_of_run(line, first, last, T):
     return total
 
 
+@helper
+def tap(source, indices, weights, k, T):
+    """What a tap of the table adds."""
+    weight = weights[k]
+    return weight * source[indices[k]] if weight != T(0) else T(0)
+
+
+@helper
+def mix_short_lines(x, out, indices, weights, length, places, taps, start, stop, T):
+    """`mix_axis` along lines of few places, one after the other."""
+    for line in range(start, stop):
+        source, target = shifted(x, line * length), shifted(out, line * places)
+        for o in range(places):
+            if taps == 2:
+                near = tap(source, indices, weights, o, T)
+                target[o] = near + tap(source, indices, weights, places + o, T)
+            else:
+                total = T(0)
+                for t in range(taps):
+                    total += tap(source, indices, weights, t * places + o, T)
+                target[o] = total
+
+
 @kernel
 def mix_axis(args, start, stop):
     """Lines of weighted taps; units as in copy_axis."""
@@ -293,6 +317,9 @@ def mix_axis(args, start, stop):
     x, out = at(p[0], T), at(p[1], T)
     kind, length, places, taps, inner = p[3], p[4], p[5], p[6], p[9]
     indices, weights = at(p[2], I), at(p[2] + 8 * taps * places, T)
+    if inner == 1 and places <= FEW and not are_few(kind, places, taps):
+        mix_short_lines(x, out, indices, weights, length, places, taps, start, stop, T)
+        return
     total = stack(T, STRIP)
     for unit in range(start, stop):
         source = shifted(x, (unit if inner == 1 else unit // places) * length * inner)

@@ -115,15 +115,16 @@ def pad_volumes(x: Tensor, by_place: Mapping[int, AxisMap]) -> Tensor:
 
 
 def growth(to: AxisMap) -> tuple[float, int]:
-    """Sorts axes by how much they grow."""
+    """Sorts axes: those that shrink come first, the outer one before others, then by how much they grow."""
     factor = to.places / to.length
-    return factor, to.axis if factor < 1 else -to.axis
+    return (0.0, to.axis) if factor < 1 else (factor, -to.axis)
 
 
 def mapped(x: Tensor, maps: Maps, back: bool, told_by: float) -> Tensor:
-    """Map axes one after the other: those that shrink most come first, and last on the way back.
+    """Map axes one after the other: those that shrink come first, and last on the way back.
 
-    Of axes that grow alike the inner one comes first: short lines cost more than long ones.
+    Of these the outer one comes first, which leaves out whole lines, and of axes that grow alike the inner one:
+    short lines cost more than long ones.
     """
     at_end = layouts.channels_last(x)
     where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
