@@ -88,7 +88,8 @@ def test_what_sorts_by_blocks_stays_in_registers_and_shared_memory(cc):
 @pytest.mark.parametrize("kernel", [pool.max_values, pool.sum_windows], ids=["max", "sum"])
 def test_what_a_row_in_memory_says_becomes_values(kernel):
     """Read where it is needed, behind stores, it sent nvJitLink into copies of loops without end."""
-    source = units_cuda.by_units(kernel, {"T": "float32"}, 26, by_table=True)
+    (side,) = kernel.devices
+    source = units_cuda.by_units(kernel, {"T": "float32"}, 26, by_table=True, side=side)
     code = inspection.code_of(source, (8, 0))
     assert not code.spills
     assert sum(code.instructions.values()) < 4000

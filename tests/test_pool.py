@@ -121,14 +121,30 @@ def test_long_rows_many_channels_and_large_windows(layout: Callable[[Any], Any])
             )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_rows_of_windows_that_fill_no_vectors_or_some(dtype: Any) -> None:
+    for width in (5, 31, 64, 65, 100, 134):
+        x = (9 * normal(1, 2, 3, width)).astype(dtype)
+        if dtype is np.float32:
+            x[0, 0, 1, ::9] = np.nan
+        for stride, padding, apart in itertools.product((1, 2, 3, 4), (0, 1), (1, 2)):
+            along = ((2, 3), stride, (0, padding))
+            given = (*along, (1, apart), True)
+            agree(lambda T, t, g=given: functional(T).max_pool2d(t, *g, True), x)
+            if dtype is np.float32:
+                agree(lambda T, t, g=given: functional(T).max_pool2d(t, *g), x)
+                agree(lambda T, t, g=along: functional(T).avg_pool2d(t, *g, True, False), x)
+
+
 @layouts
 def test_adaptive_max_pool_of_long_rows_with_equals_and_nans(
     layout: Callable[[Any], Any],
 ) -> None:
     x = RANDOM.integers(0, 4, (1, 2, 6, 300)).astype(np.float64)
     x[0, 0, 1, [5, 130, 131]] = x[0, 0, 2, [4, 129]] = np.nan
-    for size in (1, (2, 7), (4, 150), (7, 301)):
-        agree(lambda T, t, s=size: functional(T).adaptive_max_pool2d(layout(t), s, True), x)
+    for size in (1, (2, 7), (4, 150), (7, 301), *[(None, n) for n in (1, 3, 7, 20, 29, 70)]):
+        for given in (x, x.astype(np.float32)):
+            agree(lambda T, t, s=size: functional(T).adaptive_max_pool2d(layout(t), s, True), given)
 
 
 @every_n

@@ -277,6 +277,18 @@ def test_errors_of_interpolation() -> None:
         resize(adjit, adjit.ones(1, 1, 3, 3), 2, mode="lanczos", antialias=True)
 
 
+@pytest.mark.parametrize("places", [3, 21, 300])
+def test_a_tap_of_weight_0_is_not_read(places: int) -> None:
+    x = adjit.arange(2 * places - 1.0).view(1, 1, -1)
+    x[..., 1::2] = float("inf")
+    resize = adjit.nn.functional.interpolate
+    assert resize(x, places, mode="linear", align_corners=True)[0, 0].equal(x[0, 0, ::2])
+    image = x.view(1, 1, 1, -1).expand(1, 1, 3, -1)
+    assert resize(image, (2, places), mode="bicubic", align_corners=True)[0, 0, 1].equal(
+        x[0, 0, ::2]
+    )
+
+
 # ---------------------------------------------------------------- unfold, fold, shuffles
 
 

@@ -168,29 +168,36 @@ def combine_four(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
     return a(op, a, b), codegen
 
 
+def emit_fold(builder: Any, kind: Lanes, op: Any, value: ir.Value, is_number: bool) -> ir.Value:
+    """All lanes reduced by an operator, halves against halves."""
+    width = kind.count
+    while width > 1:
+        width //= 2
+        low, high = (
+            taken(builder, value, value, range(start, start + width)) for start in (0, width)
+        )
+        value = emit(builder, kind, op, low, high, is_number)
+    return builder.extract_element(value, ir.IntType(32)(0))
+
+
 @intrinsic
 def fold(typingctx: Any, op: Any, lanes: Any) -> Any:
     """All lanes reduced by `op`, halves against halves."""
-    dtype = lanes.dtype
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[1]
-        index = ir.IntType(32)
-        width = LANES
-        while width > 1:
-            width //= 2
-            low, high = (
-                builder.shuffle_vector(
-                    value,
-                    ir.Constant(value.type, ir.Undefined),
-                    ir.Constant(ir.VectorType(index, width), list(range(start, start + width))),
-                )
-                for start in (0, width)
-            )
-            value = emit(builder, lanes, op.typing_key, low, high)
-        return builder.extract_element(value, index(0))
+        return emit_fold(builder, lanes, op.typing_key, args[1], is_number=False)
 
-    return dtype(op, lanes), codegen
+    return lanes.dtype(op, lanes), codegen
+
+
+@intrinsic
+def fold_numbers(typingctx: Any, op: Any, lanes: Any) -> Any:
+    """`fold` of lanes that hold no NaN: an extreme of floats is one instruction a step."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit_fold(builder, lanes, op.typing_key, args[1], is_number=True)
+
+    return lanes.dtype(op, lanes), codegen
 
 
 @intrinsic
@@ -459,6 +466,152 @@ def load_over(typingctx: Any, rest: Any, pointer: Any, index: Any, count: Any) -
     return rest(rest, pointer, types.int64, types.int64), codegen
 
 
+def lanes_between(builder: Any, low: ir.Value, count: ir.Value, begin: int) -> ir.Value:
+    """A mask of the lanes whose number and `begin` are one of the `count` from `low` on."""
+    numbers = ir.Constant(ir.VectorType(low.type, LANES), list(range(begin, begin + LANES)))
+    numbers = builder.sub(numbers, broadcast(builder, low))
+    return builder.icmp_unsigned("<", numbers, broadcast(builder, count))
+
+
+def loading_apart(is_masked: bool) -> Any:
+    """An intrinsic that loads the `LANES` elements from an index on that are `step` apart, a literal number.
+
+    If it `is_masked`, those outside of [0, size) are `fill`.
+    """
+
+    def define(typingctx: Any, pointer: Any, index: Any, step: Any, size: Any, fill: Any) -> Any:
+        if not isinstance(step, types.IntegerLiteral):
+            return None
+        dtype, apart = pointer.dtype, step.literal_value
+        places = range(0, LANES * apart, apart)
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            start, first, _, most, rest = args
+            align = ir.Constant(ir.IntType(32), dtype.bitwidth // 8)
+            made = fills = broadcast(builder, rest)
+            if is_masked:
+                # In few bits, for an element may be far behind the end.
+                ends = builder.neg(first), builder.sub(most, first)
+                for end, bound in ((0, ">"), (LANES * apart, "<")):
+                    ends = tuple(
+                        builder.select(builder.icmp_signed(bound, n, n.type(end)), n, n.type(end))
+                        for n in ends
+                    )
+                index = ir.IntType(64 if dtype.bitwidth == 64 else 32)
+                low, high = (builder.trunc(n, index) if index.width < 64 else n for n in ends)
+                count = builder.sub(high, low)
+            for k in range(apart):
+                # The last vector ends with the last element, behind which there may be no memory.
+                begin = min(LANES * k, places[-1] + 1 - LANES)
+                here = builder.add(first, first.type(begin))
+                at = address(context, builder, pointer, [start, here])
+                if is_masked:
+                    inside = lanes_between(builder, low, count, begin)
+                    some = [at, align, inside, fills]
+                    part = masked(builder, "load", fills.type, fills.type, some)
+                else:
+                    part = builder.load(at, align=dtype.bitwidth // 8)
+                made = taken(builder, made, part, [
+                    LANES + min(place - begin, LANES - 1) if place >= LANES * k else lane
+                    for lane, place in enumerate(places)
+                ])  # fmt: skip
+            return made
+
+        return Lanes(dtype)(pointer, types.int64, step, types.int64, dtype), codegen
+
+    return intrinsic(prefer_literal=True)(define)
+
+
+load_apart = loading_apart(False)
+load_apart_some = loading_apart(True)
+
+
+@intrinsic
+def gather_apart(typingctx: Any, pointer: Any, index: Any, step: Any, size: Any, fill: Any) -> Any:
+    """The `LANES` elements from an index on, each `step` behind the one before; `fill` outside of [0, size)."""
+    dtype = pointer.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        start, first, step, most, rest = args
+        fills, bits = broadcast(builder, rest), dtype.bitwidth
+        wide = ir.VectorType(first.type, LANES)
+        lanes = builder.mul(ir.Constant(wide, list(range(LANES))), broadcast(builder, step))
+        places = builder.add(lanes, broadcast(builder, first))
+        inside = builder.icmp_unsigned("<", places, broadcast(builder, most))
+        origin = broadcast(builder, builder.ptrtoint(start, first.type))
+        places = builder.add(origin, builder.mul(places, ir.Constant(wide, [bits // 8] * LANES)))
+        pointers = builder.inttoptr(places, ir.VectorType(ir.PointerType(), LANES))
+        align = ir.Constant(ir.IntType(32), bits // 8)
+        name = f"llvm.masked.gather.v{LANES}{fills.type.element.intrinsic_name}.v{LANES}p0"
+        operands = [pointers, align, inside, fills]
+        signature = ir.FunctionType(fills.type, [each.type for each in operands])
+        return builder.call(
+            cgutils.get_or_insert_function(builder.module, signature, name), operands
+        )
+
+    return Lanes(dtype)(pointer, types.int64, types.int64, types.int64, dtype), codegen
+
+
+@helper
+def strided(x: Any, index: int, step: int, size: int, fill: Any, are_inside: bool) -> Any:
+    """The `LANES` elements x[index], x[index + step], ...; `fill` outside of [0, size), unless all are inside.
+
+    Vectors that lie close are loaded whole.
+    """
+    if are_inside:
+        if step == 1:
+            return load(x, index)
+        if step == 2:
+            return load_apart(x, index, 2, size, fill)
+        if step == 3:
+            return load_apart(x, index, 3, size, fill)
+    elif step == 1:
+        return load_apart_some(x, index, 1, size, fill)
+    elif step == 2:
+        return load_apart_some(x, index, 2, size, fill)
+    elif step == 3:
+        return load_apart_some(x, index, 3, size, fill)
+    return gather_apart(x, index, step, size, fill)
+
+
+@intrinsic
+def keep_larger_lanes(
+    typingctx: Any, best: Any, where: Any, value: Any, place: Any, first: Any, step: Any, size: Any
+) -> Any:
+    """The larger lanes and where they are, of what is best so far and of a value at `place + lane * step`.
+
+    A NaN is the larger one, and so is a value where nothing is yet, which is -1. Of the values those count
+    for which `first + lane * step` lies in [0, size).
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        old, old_where, new, place, first, step, size = args
+        one = old_where.type.element
+        numbers = ir.Constant(ir.VectorType(one, LANES), list(range(LANES)))
+        if one.width < 64:
+            place, first, step, size = (builder.trunc(n, one) for n in (place, first, step, size))
+        away = builder.mul(numbers, broadcast(builder, step))
+        places = builder.add(away, broadcast(builder, place))
+        none = ir.Constant(old_where.type, [0] * LANES)
+        better = builder.icmp_signed("<", old_where, none)
+        if is_float(best):
+            larger = builder.fcmp_ordered(">", new, old)
+            better = builder.or_(better, builder.fcmp_unordered("uno", new, new))
+        else:
+            compare = builder.icmp_signed if is_signed(best) else builder.icmp_unsigned
+            larger = compare(">", new, old)
+        better = builder.or_(better, larger)
+        away = builder.add(away, broadcast(builder, first))
+        inside = builder.icmp_unsigned("<", away, broadcast(builder, size))
+        better = builder.and_(better, inside)
+        made = builder.select(better, new, old), builder.select(better, places, old_where)
+        return context.make_tuple(builder, sig.return_type, made)
+
+    found = types.Tuple((best, where))
+    whole = types.int64
+    return found(best, where, best, whole, whole, whole, whole), codegen
+
+
 ROWS = 8  # that `fold_rows` reduces together
 # How the halves of a row meet where two vectors hold them: a part of each row from one, then the other, and
 # in what order eight rows are then. The shuffles stay within halves of a register, which is quick.
@@ -669,6 +822,17 @@ def copy_run(out: Any, x: Any, count: int) -> None:
 
 
 @helper
+def copy_line(out: Any, x: Any, count: int) -> None:
+    """`copy_run` of what does not lie over `out`: the last ones may be copied twice, which takes no mask."""
+    if count < LANES:
+        copy_run(out, x, count)
+        return
+    for i in range(0, count - LANES, LANES):
+        store(out, i, load(x, i))
+    store(out, count - LANES, load(x, count - LANES))
+
+
+@helper
 def add_run(out: Any, x: Any, count: int, factor: Any) -> None:
     """out[:count] += factor * x[:count], for many short runs."""
     every = spread(factor)
@@ -739,17 +903,17 @@ def on_lanes(body: Callable[..., Value]) -> Any:
 
 @intrinsic
 def first_equal(typingctx: Any, lanes: Any, value: Any) -> Any:
-    """The number of the first lane that equals a value, NaN being equal to NaN; `LANES` if none."""
+    """The number of the first lane that equals a value, NaN being equal to NaN; that of lanes if none does."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        every = broadcast(builder, args[1])
+        every = broadcast(builder, args[1], lanes.count)
         if is_float(lanes):
             same = builder.fcmp_ordered("==", args[0], every)
             nans = (builder.fcmp_unordered("uno", one, one) for one in (args[0], every))
             same = builder.or_(same, builder.and_(*nans))
         else:
             same = builder.icmp_unsigned("==", args[0], every)
-        bits = builder.bitcast(same, ir.IntType(LANES))
+        bits = builder.bitcast(same, ir.IntType(lanes.count))
         position = builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
         return builder.zext(position, ir.IntType(64))
 

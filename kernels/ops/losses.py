@@ -2,7 +2,7 @@
 
 import math
 
-from ..language.abi import STATUS_VALUE, I, T, at, kernel, words
+from ..language.abi import STATUS_VALUE, I, T, at, kernel, shifted, words
 
 # Classes lie along the middle of `samples x classes x places`; a unit is one (sample, place).
 
@@ -39,15 +39,22 @@ def put_class(args, start, stop):
     p = words(args)
     value, target, out = at(p[0], T), at(p[1], I), at(p[2], T)
     classes, places, ignored = p[3], p[4], p[5]
-    for unit in range(start, stop):
+    unit = start
+    while unit < stop:  # all places of a sample together, of which a part has fewer at its ends
         sample, place = unit // places, unit % places
-        first = sample * classes * places + place
-        for c in range(classes):
-            out[first + c * places] = T(0)
-        wanted = target[unit]
-        # A GPU comes here whatever `pick_class` has found.
-        if wanted != ignored and 0 <= wanted < classes:
-            out[first + wanted * places] = -value[unit]
+        count = min(places - place, stop - unit)
+        image = shifted(out, sample * classes * places)
+        runs, length = (1, classes * places) if count == places else (classes, count)
+        for c in range(runs):
+            line = shifted(image, c * places + place)
+            for j in range(length):
+                line[j] = T(0)
+        for j in range(count):
+            wanted = target[unit + j]
+            # A GPU comes here whatever `pick_class` has found.
+            if wanted != ignored and 0 <= wanted < classes:
+                image[wanted * places + place + j] = -value[unit + j]
+        unit += count
 
 
 @kernel

@@ -1,11 +1,9 @@
 """Pooling: the largest element and the sum of windows, in one, two or three axes.
 
 Memory is seen as outer x depth x height x width x inner: `inner` is 1 in C order, where `outer` is
-images times channels, and the channels where they lie last. A pass over an output row takes one
-tap of the windows at a time for a strip of the row, or of the channels, so that the innermost loop
-runs over neighbours in memory. In C order small strides are walked over, too: windows are computed
-at each place of the input row and every second or third is kept, since vectors that skip elements
-are not made by LLVM (3x3 windows 2 apart: 25 ms with strides, 2 ms without).
+images times channels, and the channels where they lie last. In C order the next `LANES` windows of a
+row stay in registers for all their taps, and elements between them are loaded with theirs and dropped
+(`strided`). Else a pass takes one tap of a window at a time for a strip of the channels.
 
 Places are flat numbers in the three axes, of dtype `Y`.
 
@@ -14,12 +12,41 @@ then `inner`.
 """
 
 import math
+from operator import add, truediv
 
-from ..language.abi import STATUS_INDEX, I, T, Y, at, helper, kernel, scalar, shifted, words
-from ..language.lanes import stack
+from ..language.abi import (
+    STATUS_INDEX,
+    I,
+    T,
+    Y,
+    at,
+    helper,
+    kernel,
+    quotient,
+    remainder,
+    scalar,
+    shifted,
+    words,
+)
+from ..language.device import all_threads, first_unit, on_device
+from ..language.lanes import (
+    LANES,
+    are_numbers,
+    combine,
+    first_equal,
+    fold_numbers,
+    keep_larger_lanes,
+    load_block,
+    load_over,
+    spread,
+    spread_over,
+    stack,
+    store_block,
+    strided,
+)
 
 STRIP = 128  # places of a row, or channels, that one pass takes
-WALKED = 3  # the largest stride that is walked over
+FEW, SOME = 8, 16  # elements of which the largest is found without vectors, and by half a vector
 
 SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, INNER = 0, 3, 6, 9, 12, 15, 18
 DEPTH, HEIGHT, WIDTH = range(3)
@@ -39,35 +66,67 @@ def in_input(place, step, count, size):
 
 
 @helper
-def walk_of(q):
-    """How a pass goes along an output row in C order: its step in the input, its outputs."""
-    stride = q[STRIDE + WIDTH]
-    return (stride, STRIP) if stride > WALKED else (1, STRIP // stride)
+def row_of(q, unit):
+    """The place of an output row: in height, in depth, and of which image."""
+    rows, depths = q[OUT + HEIGHT], q[OUT]
+    return unit % rows, unit // rows % depths, unit // rows // depths
 
 
 @helper
-def keep_larger(best, where, line, first, last, step, place, place_step, Y):
-    """Take line[j * step] where it is larger than the best so far, NaN, or the first."""
-    for j in range(first, last):
-        value = line[j * step]
+def row_after(q, oh, od, outer):
+    """The place of the next output row: divisions take as long as a short row."""
+    if oh + 1 < q[OUT + HEIGHT]:
+        return oh + 1, od, outer
+    if od + 1 < q[OUT]:
+        return 0, od + 1, outer
+    return 0, 0, outer + 1
+
+
+@helper
+def windows_along(q):
+    """Width, taps, stride and dilation of a row, read once: LLVM does not know that no result lies there."""
+    return q[SIZE + WIDTH], q[KERNEL + WIDTH], q[STRIDE + WIDTH], q[DILATION + WIDTH]
+
+
+@helper
+def last_inside(along):
+    """The last place of a row at which `LANES` windows may begin that lie within it."""
+    width, taps, stride, apart = along
+    return width - 1 - (LANES - 1) * stride - (taps - 1) * apart
+
+
+@helper
+def keep_larger(best, where, line, count, place, place_step, Y):
+    """Take line[j] where it is larger than the best so far, NaN, or the first."""
+    for j in range(count):
+        value = line[j]
         better = (value > best[j]) | (value != value) | (where[j] < 0)
         best[j] = value if better else best[j]
         where[j] = Y(place + j * place_step) if better else where[j]
 
 
 @helper
-def add_strided(total, line, first, last, step):
-    """total[j] += line[j * step]."""
-    for j in range(first, last):
-        total[j] += line[j * step]
+def largest_of_windows(plane, q, along, od, oh, first, whole, T, Y):
+    """The largest elements of `LANES` windows and their places.
 
-
-@helper
-def larger_strided(total, line, first, last, step):
-    """total[j] = line[j * step] where it is larger, or NaN."""
-    for j in range(first, last):
-        value = line[j * step]
-        total[j] = value if (value > total[j]) | (value != value) else total[j]
+    The first window begins at a place of the row, and `whole` says that all lie within it.
+    """
+    depth, height = q[SIZE], q[SIZE + HEIGHT]
+    width, taps, stride, apart = along
+    best, where = spread(T(0)), spread(Y(-1))
+    for kd in range(q[KERNEL]):
+        d = source_of(q, DEPTH, od, kd)
+        for kh in range(q[KERNEL + HEIGHT]):
+            h = source_of(q, HEIGHT, oh, kh)
+            if d < 0 or d >= depth or h < 0 or h >= height:
+                continue
+            row = (d * height + h) * width
+            line = shifted(plane, row)
+            for kw in range(taps):
+                w = first + kw * apart
+                value = strided(line, w, stride, width, T(0), whole)
+                best, where = keep_larger_lanes(best, where, value, row + w, w, stride, width)
+    return best, where
 
 
 @kernel
@@ -79,18 +138,23 @@ def max_windows(args, start, stop):
     p = words(args)
     x, values, places, q = at(p[0], T), at(p[1], T), at(p[2], Y), shifted(p, 3)
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
-    rows, columns = q[OUT + HEIGHT], q[OUT + WIDTH]
+    columns, padding, along = q[OUT + WIDTH], q[PADDING + WIDTH], windows_along(q)
+    stride, last = along[2], last_inside(along)
     best, where = stack(T, STRIP), stack(Y, STRIP)
-    step, piece = walk_of(q)
-    keep = q[STRIDE + WIDTH] // step  # every so many places of a pass are results
+    oh, od, outer = row_of(q, start)
     for unit in range(start, stop):
-        oh, od, outer = unit % rows, unit // rows % q[OUT], unit // rows // q[OUT]
         plane = shifted(x, outer * depth * height * width * inner)
-        across, along = (columns, 1) if inner == 1 else (inner, columns)
-        for ow in range(along):
-            for left in range(0, across, piece if inner == 1 else STRIP):
-                taken = min(piece if inner == 1 else STRIP, across - left)
-                count = (taken - 1) * keep + 1 if inner == 1 else taken
+        for begin in range(0, columns if inner == 1 else 0, LANES):
+            left = max(min(begin, columns - LANES), 0)  # the last ones may be some of those before
+            first = left * stride - padding
+            whole = 0 <= first <= last
+            larger, found = largest_of_windows(plane, q, along, od, oh, first, whole, T, Y)
+            count = min(LANES, columns - left)
+            store_block(values, unit * columns + left, larger, count)
+            store_block(places, unit * columns + left, found, count)
+        for ow in range(columns if inner > 1 else 0):
+            for left in range(0, inner, STRIP):
+                count = min(STRIP, inner - left)
                 for j in range(count):
                     best[j] = T(0)
                     where[j] = Y(-1)
@@ -102,27 +166,15 @@ def max_windows(args, start, stop):
                             continue
                         row = (d * height + h) * width
                         for kw in range(q[KERNEL + WIDTH]):
-                            if inner == 1:
-                                w = source_of(q, WIDTH, left, kw)
-                                line = shifted(plane, row + w)
-                                if step == 1:
-                                    first, last = in_input(w, 1, count, width)
-                                    keep_larger(best, where, line, first, last, 1, row + w, 1, Y)
-                                else:
-                                    first, last = in_input(w, step, count, width)
-                                    keep_larger(
-                                        best, where, line, first, last, step, row + w, step, Y
-                                    )
-                            else:
-                                w = source_of(q, WIDTH, ow, kw)
-                                if w >= 0 and w < width:
-                                    line = shifted(plane, (row + w) * inner + left)
-                                    keep_larger(best, where, line, 0, count, 1, row + w, 0, Y)
+                            w = source_of(q, WIDTH, ow, kw)
+                            if w >= 0 and w < width:
+                                line = shifted(plane, (row + w) * inner + left)
+                                keep_larger(best, where, line, count, row + w, 0, Y)
                 to = (unit * columns + ow) * inner + left
-                stride = keep if inner == 1 else 1
-                for j in range(taken):
-                    values[to + j] = best[j * stride]
-                    places[to + j] = where[j * stride]
+                for j in range(count):
+                    values[to + j] = best[j]
+                    places[to + j] = where[j]
+        oh, od, outer = row_after(q, oh, od, outer)
 
 
 @helper
@@ -133,63 +185,143 @@ def is_better(value, place, best, where):
     return (value > best) | ((value == best) & (place < where))
 
 
+@helper
+def area_at(o, size, places):
+    """Where the area of an output place begins: a place, and what is left of it in parts of `places`."""
+    return o * size // places, o * size % places
+
+
+@helper
+def area_after(area, size, places):
+    """Where the next area begins, without a division; `size` is where that of place 1 does."""
+    first, rest = area[0] + size[0], area[1] + size[1]
+    return (first, rest) if rest < places else (first + 1, rest - places)
+
+
+@helper
+def end_before(area):
+    """The end of the area before one; they may have a place in common."""
+    return area[0] + (1 if area[1] > 0 else 0)
+
+
+@helper
+def place_in_lanes(lanes, line, first, end):
+    """`place_of_largest` of elements that lanes begin with, the others being one of them."""
+    if are_numbers(max, lanes, lanes):
+        return first + first_equal(lanes, fold_numbers(max, lanes))
+    place = first
+    for j in range(first, end):
+        place = j if line[j] != line[j] else place
+    return place
+
+
+@helper
+def place_of_largest(line, first, end):
+    """The first place of the largest element of line[first:end], the last one of those that are NaN."""
+    place, best = first, line[first]
+    if end - first <= FEW:
+        for j in range(first + 1, end):
+            value = line[j]
+            better = (value > best) | (value != value)
+            best, place = (value, j) if better else (best, place)
+        return place
+    if end - first <= SOME:
+        lanes = load_over(spread_over(best, 16), line, first, end - first)
+        return place_in_lanes(lanes, line, first, end)
+    for left in range(first, end, LANES):
+        count = min(LANES, end - left)
+        found = place_in_lanes(load_block(line, left, count, line[left]), line, left, left + count)
+        value = line[found]
+        if left == first or value > best or value != value:
+            best, place = value, found
+    return place
+
+
 @kernel
 def max_areas(args, start, stop):
     """`max_windows` whose windows divide the input evenly; of the geometry only sizes are read.
 
     In C order the largest of each column is found first, for a strip of columns at once, and then
-    the largest column of each window.
+    the largest column of each window. Of a single row they are its elements.
     """
     p = words(args)
     x, values, places, q = at(p[0], T), at(p[1], T), at(p[2], Y), shifted(p, 3)
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
     depths, rows, columns = q[OUT], q[OUT + HEIGHT], q[OUT + WIDTH]
     best, where = stack(T, STRIP), stack(Y, STRIP)
+    if start == stop:
+        return
+    oh, od, outer = row_of(q, start)
+    of_depth, of_row, of_column = (
+        area_at(1, depth, depths), area_at(1, height, rows), area_at(1, width, columns)
+    )  # fmt: skip
+    deep, high = area_at(od, depth, depths), area_at(oh, height, rows)
     for unit in range(start, stop):
-        oh, od, outer = unit % rows, unit // rows % depths, unit // rows // depths
         plane = shifted(x, outer * depth * height * width * inner)
-        across, along = (width, 1) if inner == 1 else (inner, columns)
-        for ow in range(along):
-            left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
-            for left in range(0, across, STRIP):
-                count = min(STRIP, across - left)
-                for j in range(count):
-                    best[j] = T(0)
-                    where[j] = Y(-1)
-                for d in range(od * depth // depths, -(-(od + 1) * depth // depths)):
-                    for h in range(oh * height // rows, -(-(oh + 1) * height // rows)):
-                        row = (d * height + h) * width
-                        if inner == 1:
-                            line = shifted(plane, row + left)
-                            keep_larger(best, where, line, 0, count, 1, row + left, 1, Y)
-                        else:
-                            for w in range(left_edge, right_edge):
-                                line = shifted(plane, (row + w) * inner + left)
-                                keep_larger(best, where, line, 0, count, 1, row + w, 0, Y)
-                to = (unit * columns + ow) * inner
-                if inner == 1:
-                    join_columns(
-                        best, where, left, count, shifted(values, to), shifted(places, to), q
-                    )
-                    continue
-                for j in range(count):
-                    values[to + left + j] = best[j]
-                    places[to + left + j] = where[j]
+        deeper, higher = area_after(deep, of_depth, depths), area_after(high, of_row, rows)
+        last_depth, last_row = end_before(deeper), end_before(higher)
+        if inner == 1 and last_depth - deep[0] == 1 and last_row - high[0] == 1:
+            row = (deep[0] * height + high[0]) * width
+            line = shifted(plane, row)
+            area = (0, 0)
+            for ow in range(columns):
+                after = area_after(area, of_column, columns)
+                place = place_of_largest(line, area[0], end_before(after))
+                values[unit * columns + ow] = line[place]
+                places[unit * columns + ow] = Y(row + place)
+                area = after
+        else:
+            across, along = (width, 1) if inner == 1 else (inner, columns)
+            for ow in range(along):
+                left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
+                for left in range(0, across, STRIP):
+                    count = min(STRIP, across - left)
+                    for j in range(count):
+                        best[j] = T(0)
+                        where[j] = Y(-1)
+                    for d in range(deep[0], last_depth):
+                        for h in range(high[0], last_row):
+                            row = (d * height + h) * width
+                            if inner == 1:
+                                line = shifted(plane, row + left)
+                                keep_larger(best, where, line, count, row + left, 1, Y)
+                            else:
+                                for w in range(left_edge, right_edge):
+                                    line = shifted(plane, (row + w) * inner + left)
+                                    keep_larger(best, where, line, count, row + w, 0, Y)
+                    to = (unit * columns + ow) * inner
+                    if inner == 1:
+                        join_columns(
+                            best, where, left, count, shifted(values, to), shifted(places, to), q
+                        )
+                        continue
+                    for j in range(count):
+                        values[to + left + j] = best[j]
+                        places[to + left + j] = where[j]
+        high, oh = higher, oh + 1
+        if oh == rows:
+            high, oh, deep, od = (0, 0), 0, deeper, od + 1
+            if od == depths:
+                deep, od, outer = (0, 0), 0, outer + 1
 
 
 @helper
 def join_columns(best, where, left, count, values, places, q):
     """The largest of the columns from `left` on, for each area that they lie in."""
     width, columns = q[SIZE + WIDTH], q[OUT + WIDTH]
-    for o in range(left * columns // width, columns):
-        first, last = o * width // columns, -(-(o + 1) * width // columns)
+    of_column = area_at(1, width, columns)
+    begins = left * columns // width
+    area = area_at(begins, width, columns)
+    for o in range(begins, columns):
+        first = area[0]
         if first >= left + count:
             return
+        area = area_after(area, of_column, columns)
         begin = max(first - left, 0)
         value, place = best[begin], where[begin]
         if first < left:
             value, place = values[o], places[o]
-        for j in range(begin, min(last - left, count)):
+        for j in range(begin, min(end_before(area) - left, count)):
             if is_better(best[j], where[j], value, place):
                 value, place = best[j], where[j]
         values[o], places[o] = value, place
@@ -269,21 +401,51 @@ def put_at_places(args, start, stop):
 
 
 @helper
-def over_windows(visit, neutral, divisor, x, out, q, start, stop, T):
-    """out = what `visit` makes of `neutral` and all taps of a window, over the divisor."""
+def sum_of_windows(op, neutral, plane, q, along, od, oh, first, whole):
+    """`op` over all taps of `LANES` windows; the rest as in `largest_of_windows`."""
+    depth, height = q[SIZE], q[SIZE + HEIGHT]
+    width, taps, stride, apart = along
+    total = spread(neutral)
+    for kd in range(q[KERNEL]):
+        d = source_of(q, DEPTH, od, kd)
+        for kh in range(q[KERNEL + HEIGHT]):
+            h = source_of(q, HEIGHT, oh, kh)
+            if d < 0 or d >= depth or h < 0 or h >= height:
+                continue
+            line = shifted(plane, (d * height + h) * width)
+            for kw in range(taps):
+                value = strided(line, first + kw * apart, stride, width, neutral, whole)
+                total = combine(op, total, value)
+    return total
+
+
+@helper
+def combine_strip(op, total, line, count):
+    """total[j] = op(total[j], line[j])."""
+    for j in range(count):
+        total[j] = combine(op, total[j], line[j])
+
+
+@helper
+def over_windows(op, neutral, divisor, x, out, q, start, stop, T):
+    """out = `op` over all taps of a window, beginning with what is neutral, over the divisor."""
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
-    rows, columns = q[OUT + HEIGHT], q[OUT + WIDTH]
+    columns, padding, along = q[OUT + WIDTH], q[PADDING + WIDTH], windows_along(q)
+    stride, last = along[2], last_inside(along)
     total = stack(T, STRIP)
-    step, piece = walk_of(q)
-    keep = q[STRIDE + WIDTH] // step  # every so many places of a pass are results
+    oh, od, outer = row_of(q, start)
     for unit in range(start, stop):
-        oh, od, outer = unit % rows, unit // rows % q[OUT], unit // rows // q[OUT]
         plane = shifted(x, outer * depth * height * width * inner)
-        across, along = (columns, 1) if inner == 1 else (inner, columns)
-        for ow in range(along):
-            for left in range(0, across, piece if inner == 1 else STRIP):
-                taken = min(piece if inner == 1 else STRIP, across - left)
-                count = (taken - 1) * keep + 1 if inner == 1 else taken
+        for begin in range(0, columns if inner == 1 else 0, LANES):
+            left = max(min(begin, columns - LANES), 0)  # the last ones may be some of those before
+            first = left * stride - padding
+            whole = 0 <= first <= last
+            made = sum_of_windows(op, neutral, plane, q, along, od, oh, first, whole)
+            made = combine(truediv, made, spread(divisor))
+            store_block(out, unit * columns + left, made, min(LANES, columns - left))
+        for ow in range(columns if inner > 1 else 0):
+            for left in range(0, inner, STRIP):
+                count = min(STRIP, inner - left)
                 for j in range(count):
                     total[j] = neutral
                 for kd in range(q[KERNEL]):
@@ -294,24 +456,14 @@ def over_windows(visit, neutral, divisor, x, out, q, start, stop, T):
                             continue
                         row = (d * height + h) * width
                         for kw in range(q[KERNEL + WIDTH]):
-                            if inner == 1:
-                                w = source_of(q, WIDTH, left, kw)
-                                line = shifted(plane, row + w)
-                                if step == 1:
-                                    first, last = in_input(w, 1, count, width)
-                                    visit(total, line, first, last, 1)
-                                else:
-                                    first, last = in_input(w, step, count, width)
-                                    visit(total, line, first, last, step)
-                            else:
-                                w = source_of(q, WIDTH, ow, kw)
-                                if w >= 0 and w < width:
-                                    line = shifted(plane, (row + w) * inner + left)
-                                    visit(total, line, 0, count, 1)
+                            w = source_of(q, WIDTH, ow, kw)
+                            if w >= 0 and w < width:
+                                line = shifted(plane, (row + w) * inner + left)
+                                combine_strip(op, total, line, count)
                 to = (unit * columns + ow) * inner + left
-                stride = keep if inner == 1 else 1
-                for j in range(taken):
-                    out[to + j] = total[j * stride] / divisor
+                for j in range(count):
+                    out[to + j] = total[j] / divisor
+        oh, od, outer = row_after(q, oh, od, outer)
 
 
 @kernel
@@ -320,7 +472,7 @@ def sum_windows(args, start, stop):
     p = words(args)
     q = shifted(p, 2)
     divisor = scalar(q[INNER + 1], T)
-    over_windows(add_strided, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop, T)
+    over_windows(add, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop, T)
 
 
 @kernel
@@ -328,7 +480,7 @@ def max_values(args, start, stop):
     """`max_windows` of floats without the places."""
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
-    over_windows(larger_strided, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)
+    over_windows(max, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)
 
 
 @helper
@@ -381,3 +533,108 @@ def spread_windows(args, start, stop):
                                 to[c] += upper[c]
         for i in range(width * inner):
             target[i] /= divisor
+
+
+# ----- CUDA: a thread for each result -----
+
+
+@helper
+def window_of(q, unit):
+    """Where the window of a result begins: the plane of its image, its places on three axes, its channel."""
+    place, channel = quotient(unit, q[INNER]), remainder(unit, q[INNER])
+    line, ow = quotient(place, q[OUT + WIDTH]), remainder(place, q[OUT + WIDTH])
+    volume, oh = quotient(line, q[OUT + HEIGHT]), remainder(line, q[OUT + HEIGHT])
+    return quotient(volume, q[OUT]), remainder(volume, q[OUT]), oh, ow, channel
+
+
+@helper
+def results_of(q, n):
+    """How many results there are in so many output rows."""
+    return n * q[OUT + WIDTH] * q[INNER]
+
+
+@helper
+def end_of_area(o, size, places):
+    """The end of what an output place covers, be it in part."""
+    return quotient((o + 1) * size + places - 1, places)
+
+
+@on_device(max_windows)
+def max_windows_by_threads(row, n):
+    """`max_windows`; a unit is a result."""
+    x, values, places, q = at(row[0], T), at(row[1], T), at(row[2], Y), shifted(row, 3)
+    depth, height, width, inner = q[SIZE], q[SIZE + HEIGHT], q[SIZE + WIDTH], q[INNER]
+    for unit in range(first_unit(), results_of(q, n), all_threads()):
+        outer, od, oh, ow, channel = window_of(q, unit)
+        plane = shifted(x, outer * depth * height * width * inner + channel)
+        best, where = T(0), Y(-1)
+        for kd in range(q[KERNEL]):
+            d = source_of(q, DEPTH, od, kd)
+            for kh in range(q[KERNEL + HEIGHT]):
+                h = source_of(q, HEIGHT, oh, kh)
+                if d < 0 or d >= depth or h < 0 or h >= height:
+                    continue
+                for kw in range(q[KERNEL + WIDTH]):
+                    w = source_of(q, WIDTH, ow, kw)
+                    if w >= 0 and w < width:
+                        place = (d * height + h) * width + w
+                        value = plane[place * inner]
+                        if value > best or value != value or where < 0:
+                            best, where = value, Y(place)
+        values[unit], places[unit] = best, where
+
+
+@on_device(max_areas)
+def max_areas_by_threads(row, n):
+    """`max_areas`; a unit is a result."""
+    x, values, places, q = at(row[0], T), at(row[1], T), at(row[2], Y), shifted(row, 3)
+    depth, height, width, inner = q[SIZE], q[SIZE + HEIGHT], q[SIZE + WIDTH], q[INNER]
+    depths, rows, columns = q[OUT], q[OUT + HEIGHT], q[OUT + WIDTH]
+    for unit in range(first_unit(), results_of(q, n), all_threads()):
+        outer, od, oh, ow, channel = window_of(q, unit)
+        plane = shifted(x, outer * depth * height * width * inner + channel)
+        best, where = T(0), Y(-1)
+        for d in range(quotient(od * depth, depths), end_of_area(od, depth, depths)):
+            for h in range(quotient(oh * height, rows), end_of_area(oh, height, rows)):
+                for w in range(quotient(ow * width, columns), end_of_area(ow, width, columns)):
+                    place = (d * height + h) * width + w
+                    value = plane[place * inner]
+                    if value > best or value != value or where < 0:
+                        best, where = value, Y(place)
+        values[unit], places[unit] = best, where
+
+
+@helper
+def over_windows_by_threads(op, neutral, divisor, x, out, q, n):
+    """`over_windows`; a unit is a result."""
+    depth, height, width, inner = q[SIZE], q[SIZE + HEIGHT], q[SIZE + WIDTH], q[INNER]
+    for unit in range(first_unit(), results_of(q, n), all_threads()):
+        outer, od, oh, ow, channel = window_of(q, unit)
+        plane = shifted(x, outer * depth * height * width * inner + channel)
+        total = neutral
+        for kd in range(q[KERNEL]):
+            d = source_of(q, DEPTH, od, kd)
+            for kh in range(q[KERNEL + HEIGHT]):
+                h = source_of(q, HEIGHT, oh, kh)
+                if d < 0 or d >= depth or h < 0 or h >= height:
+                    continue
+                for kw in range(q[KERNEL + WIDTH]):
+                    w = source_of(q, WIDTH, ow, kw)
+                    if w >= 0 and w < width:
+                        total = combine(op, total, plane[((d * height + h) * width + w) * inner])
+        out[unit] = total / divisor
+
+
+@on_device(sum_windows)
+def sum_windows_by_threads(row, n):
+    """`sum_windows`; a unit is a result."""
+    q = shifted(row, 2)
+    over_windows_by_threads(add, T(0), scalar(q[INNER + 1], T), at(row[0], T), at(row[1], T), q, n)
+
+
+@on_device(max_values)
+def max_values_by_threads(row, n):
+    """`max_values`; a unit is a result."""
+    over_windows_by_threads(
+        max, T(-math.inf), T(1), at(row[0], T), at(row[1], T), shifted(row, 2), n
+    )

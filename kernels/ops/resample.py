@@ -27,13 +27,14 @@ from ..language.abi import (
     words,
 )
 from ..language.device import all_threads, first_unit, on_device
-from ..language.lanes import add_run, copy_run, stack
+from ..language.lanes import add_run, copy_line, copy_run, stack
 
 NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_WIDE, CUBIC_WIDE, AREA = range(7)
 REFLECT, REPLICATE, CIRCULAR = range(7, 10)
 
 SIDE_BY_SIDE = 16  # sums
 STRIP = 256  # elements of a line that are summed at a time
+FEW = 16  # places of a line that are not worth the preparations of a loop over all, tap by tap
 TABLE = 3  # where the words of the table begin
 
 
@@ -62,8 +63,12 @@ def mirrored(kind, o, before, length, places):
         return min(max(place, 0), length - 1)
     if kind == CIRCULAR:  # what negative widths cut off is not repeated
         cut = max(-before, 0)
-        kept = length - cut - max(length + before - places, 0)
-        return cut + (place - cut + kept * (length // kept + 1)) % kept
+        kept = max(length - cut - max(length + before - places, 0), 1)
+        while place < cut:  # at most once or twice: a division takes longer
+            place += kept
+        while place >= cut + kept:
+            place -= kept
+        return place
     place = abs(place)
     return place if place < length else 2 * (length - 1) - place
 
@@ -75,30 +80,47 @@ def floor_of(x, A):
     return whole - 1 if A(whole) > x else whole
 
 
-@kernel
-def pad_planes(args, start, stop):
-    """Rows and columns of planes, padded at once; a unit is a row of the result.
+@helper
+def edge_of(k, first, behind):
+    """The place of an edge's element: those before the first that is copied, then those behind the last."""
+    return k if k < first else behind + k - first
 
-    Words: x, out, then of the rows and of the columns: kind, length, places, before.
+
+@kernel
+def pad_volumes(args, start, stop):
+    """Up to three axes padded at once; a unit is a row of the result.
+
+    Words: x, out, then of the depths, the rows and the columns: kind, length, places, before.
     """
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
-    rows, columns = shifted(p, 2), shifted(p, 6)
+    depths, rows, columns = shifted(p, 2), shifted(p, 6), shifted(p, 10)
     kind, length, places, before = columns[0], columns[1], columns[2], columns[3]
     first, last = max(before, 0), max(min(before + length, places), 0)
-    plane, place = start // rows[2] * rows[1], start % rows[2]
+    behind = max(first, last)
+    count, edges = first + places - behind, stack(I, STRIP)
+    known = min(count, STRIP)
+    for k in range(known):  # of all rows alike
+        edges[k] = mirrored(kind, edge_of(k, first, behind), before, length, places)
+    plane, row = start // rows[2], start % rows[2]
+    volume, depth = plane // depths[2], plane % depths[2]
+    plane = mirrored(depths[0], depth, depths[3], depths[1], depths[2])
     for unit in range(start, stop):  # a division takes as long as a short line
-        row = mirrored(rows[0], place, rows[3], rows[1], rows[2])
-        source = shifted(x, (plane + row) * length)
-        target = shifted(out, unit * places)
-        place += 1
-        if place == rows[2]:
-            plane, place = plane + rows[1], 0
-        for o in range(first):
+        line = mirrored(rows[0], row, rows[3], rows[1], rows[2])
+        line += (volume * depths[1] + plane) * rows[1]
+        source, target = shifted(x, line * length), shifted(out, unit * places)
+        copy_line(shifted(target, first), shifted(source, first - before), max(last - first, 0))
+        for k in range(known):
+            target[edge_of(k, first, behind)] = source[edges[k]]
+        for k in range(known, count):
+            o = edge_of(k, first, behind)
             target[o] = source[mirrored(kind, o, before, length, places)]
-        copy_run(shifted(target, first), shifted(source, first - before), max(last - first, 0))
-        for o in range(max(first, last), places):
-            target[o] = source[mirrored(kind, o, before, length, places)]
+        row += 1
+        if row == rows[2]:
+            row, depth = 0, depth + 1
+            if depth == depths[2]:
+                volume, depth = volume + 1, 0
+            plane = mirrored(depths[0], depth, depths[3], depths[1], depths[2])
 
 
 @helper
@@ -265,6 +287,29 @@ def sum_of_run(line, first, last, T):
     return total
 
 
+@helper
+def tap(source, indices, weights, k, T):
+    """What a tap of the table adds."""
+    weight = weights[k]
+    return weight * source[indices[k]] if weight != T(0) else T(0)
+
+
+@helper
+def mix_short_lines(x, out, indices, weights, length, places, taps, start, stop, T):
+    """`mix_axis` along lines of few places, one after the other."""
+    for line in range(start, stop):
+        source, target = shifted(x, line * length), shifted(out, line * places)
+        for o in range(places):
+            if taps == 2:
+                near = tap(source, indices, weights, o, T)
+                target[o] = near + tap(source, indices, weights, places + o, T)
+            else:
+                total = T(0)
+                for t in range(taps):
+                    total += tap(source, indices, weights, t * places + o, T)
+                target[o] = total
+
+
 @kernel
 def mix_axis(args, start, stop):
     """Lines of weighted taps; units as in copy_axis."""
@@ -272,6 +317,9 @@ def mix_axis(args, start, stop):
     x, out = at(p[0], T), at(p[1], T)
     kind, length, places, taps, inner = p[3], p[4], p[5], p[6], p[9]
     indices, weights = at(p[2], I), at(p[2] + 8 * taps * places, T)
+    if inner == 1 and places <= FEW and not are_few(kind, places, taps):
+        mix_short_lines(x, out, indices, weights, length, places, taps, start, stop, T)
+        return
     total = stack(T, STRIP)
     for unit in range(start, stop):
         source = shifted(x, (unit if inner == 1 else unit // places) * length * inner)
@@ -379,6 +427,23 @@ def spread_axis(args, start, stop):
 
 
 # ----- CUDA -----
+
+
+@on_device(pad_volumes)
+def pad_volumes_by_threads(row, n):
+    """`pad_volumes`; a unit is an element of the result."""
+    x, out = at(row[0], T), at(row[1], T)
+    depths, rows, columns = shifted(row, 2), shifted(row, 6), shifted(row, 10)
+    for unit in range(first_unit(), n * columns[2], all_threads()):
+        line, column = quotient(unit, columns[2]), remainder(unit, columns[2])
+        plane, high = quotient(line, rows[2]), remainder(line, rows[2])
+        volume, deep = quotient(plane, depths[2]), remainder(plane, depths[2])
+        place = volume * depths[1] + mirrored(depths[0], deep, depths[3], depths[1], depths[2])
+        place = place * rows[1] + mirrored(rows[0], high, rows[3], rows[1], rows[2])
+        place = place * columns[1] + mirrored(
+            columns[0], column, columns[3], columns[1], columns[2]
+        )
+        out[unit] = x[place]
 
 
 @helper

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -96,38 +97,43 @@ def map_axis(x: Tensor, axis: int, to: AxisMap, back: bool) -> Tensor:
     return out
 
 
-def pad_planes(x: Tensor, rows: AxisMap, columns: AxisMap) -> Tensor:
-    """Pad the last two axes of a tensor in C order at once."""
-    shape = (*x.shape[:-2], rows.places, columns.places)
-    words = [n for to in (rows, columns) for n in (to.kind, to.length, to.places, to.before)]
+def pad_volumes(x: Tensor, by_place: Mapping[int, AxisMap]) -> Tensor:
+    """Pad some of the last three axes of a tensor in C order at once."""
+    shape = list(x.shape)
+    words: list[int] = []
+    for place in range(x.ndim - 3, x.ndim):
+        size = shape[place] if place >= 0 else 1
+        to = by_place.get(place, AxisMap(place, kernels.REPLICATE, size, size))
+        words += [to.kind, to.length, to.places, to.before]
+        if place in by_place:
+            shape[place] = to.places
     out: Tensor = launch(
-        kernels.pad_planes, (x,), [(shape, x.dtype)], bind={"T": carrier(x.dtype)}, words=tuple(words),
-        n=numel(shape[:-1]), grain=max(1, GRAIN // max(columns.places, 1)),
+        kernels.pad_volumes, (x,), [(shape, x.dtype)], bind={"T": carrier(x.dtype)}, words=tuple(words),
+        n=numel(shape[:-1]), grain=max(1, GRAIN // max(shape[-1], 1)),
     )  # fmt: skip
     return out
 
 
 def growth(to: AxisMap) -> tuple[float, int]:
-    """Sorts axes by how much they grow."""
+    """Sorts axes: those that shrink come first, the outer one before others, then by how much they grow."""
     factor = to.places / to.length
-    return factor, to.axis if factor < 1 else -to.axis
+    return (0.0, to.axis) if factor < 1 else (factor, -to.axis)
 
 
 def mapped(x: Tensor, maps: Maps, back: bool, told_by: float) -> Tensor:
-    """Map axes one after the other: those that shrink most come first, and last on the way back.
+    """Map axes one after the other: those that shrink come first, and last on the way back.
 
-    Of axes that grow alike the inner one comes first: short lines cost more than long ones.
+    Of these the outer one comes first, which leaves out whole lines, and of axes that grow alike the inner one:
+    short lines cost more than long ones.
     """
     at_end = layouts.channels_last(x)
     where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
     y = layouts.in_memory(x, at_end)
     order = sorted(maps.axes, key=growth)
-    by_place = {where.index(to.axis): to for to in order if to.kind >= kernels.REFLECT and not back}
-    inner = [by_place.get(y.ndim - 2), by_place.get(y.ndim - 1)]
-    match inner:
-        case AxisMap() as rows, AxisMap() as columns:
-            y = pad_planes(y, rows, columns)
-            order = [to for to in order if to not in inner]
+    if not back and order and order[0].kind >= kernels.REFLECT:
+        by_place = {where.index(to.axis): to for to in order if where.index(to.axis) >= y.ndim - 3}
+        y = pad_volumes(y, by_place)
+        order = [to for to in order if where.index(to.axis) not in by_place]
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
     return layouts.as_images(y, at_end, x, told_by=told_by)
