@@ -126,7 +126,8 @@ def entr(x):
         tensor([  -inf, 0.0000, 0.3466])
     """
     positive = x if x > 0 else 1  # logarithms of others are slow
-    return -math.inf if x < 0 else 0 - x * math.log(positive)
+    inside = -x * math.log(positive) if x > 0 else x - x
+    return -math.inf if x < 0 else inside
 
 
 @entr.vjp
