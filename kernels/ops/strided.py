@@ -26,9 +26,7 @@ def add_rows(p, geometry, offset, g, out, start, stop):
                 lines, apart = size - here, stride
             place += here * stride
             rest = ahead
-        for _ in range(
-            lines
-        ):  # of the axis before the last: a division takes as long as a short run
+        for _ in range(lines):  # a division takes as long as a short run
             run = min(inner - first, stop - i)
             if step == 1:
                 for k in range(run):
