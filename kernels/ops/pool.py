@@ -503,36 +503,55 @@ def spread_windows(args, start, stop):
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
     rows, columns = q[OUT + HEIGHT], q[OUT + WIDTH]
     divisor = scalar(q[INNER + 1], T)
-    stride = q[STRIDE + WIDTH]
+    total, strip = stack(T, STRIP), STRIP if inner == 1 else columns
     for unit in range(start, stop):
         h, d, outer = unit % height, unit // height % depth, unit // height // depth
         target = shifted(out, unit * width * inner)
         for i in range(width * inner):
             target[i] = T(0)
-        for kd in range(q[KERNEL]):
-            od = place_of(q, DEPTH, d, kd)
-            for kh in range(q[KERNEL + HEIGHT]):
-                oh = place_of(q, HEIGHT, h, kh)
-                if od < 0 or oh < 0:
-                    continue
-                row = shifted(g, ((outer * q[OUT] + od) * rows + oh) * columns * inner)
-                for kw in range(q[KERNEL + WIDTH]):
-                    w = source_of(q, WIDTH, 0, kw)
-                    first, last = in_input(w, stride, columns, width)
-                    line = shifted(target, w * inner)
-                    if inner == 1 and stride == 1:
-                        for o in range(first, last):
-                            line[o] += row[o]
-                    elif inner == 1:
-                        for o in range(first, last):
-                            line[o * stride] += row[o]
+        for left in range(0, columns, strip):
+            count = min(strip, columns - left)
+            if inner == 1:
+                for o in range(count):
+                    total[o] = T(0)
+            for kd in range(q[KERNEL]):
+                od = place_of(q, DEPTH, d, kd)
+                for kh in range(q[KERNEL + HEIGHT]):
+                    oh = place_of(q, HEIGHT, h, kh)
+                    if od < 0 or oh < 0:
+                        continue
+                    line = ((outer * q[OUT] + od) * rows + oh) * columns + left
+                    row = shifted(g, line * inner)
+                    if inner == 1:
+                        for o in range(count):
+                            total[o] += row[o]
                     else:
-                        for o in range(first, last):
-                            upper, to = shifted(row, o * inner), shifted(line, o * stride * inner)
-                            for c in range(inner):
-                                to[c] += upper[c]
+                        spread_row(target, row, q, left, count)
+            if inner == 1:  # the rows that windows have in common are spread together
+                spread_row(target, total, q, left, count)
         for i in range(width * inner):
             target[i] /= divisor
+
+
+@helper
+def spread_row(target, row, q, left, count):
+    """Add to an input row the windows of an output row, of which there are `count` from one on."""
+    stride, inner = q[STRIDE + WIDTH], q[INNER]
+    for kw in range(q[KERNEL + WIDTH]):
+        w = source_of(q, WIDTH, left, kw)
+        first, last = in_input(w, stride, count, q[SIZE + WIDTH])
+        line = shifted(target, w * inner)
+        if inner == 1 and stride == 1:
+            for o in range(first, last):
+                line[o] += row[o]
+        elif inner == 1:
+            for o in range(first, last):
+                line[o * stride] += row[o]
+        else:
+            for o in range(first, last):
+                upper, to = shifted(row, o * inner), shifted(line, o * stride * inner)
+                for c in range(inner):
+                    to[c] += upper[c]
 
 
 # ----- CUDA: a thread for each result -----

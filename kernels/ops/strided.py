@@ -17,21 +17,26 @@ def add_rows(p, geometry, offset, g, out, start, stop):
     while i < stop:
         rest = i // inner
         first = i - rest * inner
-        place = offset + first * step
-        for d in range(rank - 2, 0, -1):
-            ahead = rest // p[geometry + 1 + d]
-            place += (rest - ahead * p[geometry + 1 + d]) * p[geometry + 1 + rank + d]
+        place, lines, apart = offset, 1, 0
+        for d in range(rank - 2, -1, -1):
+            size, stride = p[geometry + 1 + d], p[geometry + 1 + rank + d]
+            ahead = rest // size
+            here = rest - ahead * size
+            if d == rank - 2:
+                lines, apart = size - here, stride
+            place += here * stride
             rest = ahead
-        if rank > 1:
-            place += rest * p[geometry + 1 + rank]
-        run = min(inner - first, stop - i)
-        if step == 1:
-            for k in range(run):
-                out[place + k] += g[i + k]
-        else:
-            for k in range(run):
-                out[place + k * step] += g[i + k]
-        i += run
+        for _ in range(lines):  # a division takes as long as a short run
+            run = min(inner - first, stop - i)
+            if step == 1:
+                for k in range(run):
+                    out[place + first + k] += g[i + k]
+            else:
+                for k in range(run):
+                    out[place + (first + k) * step] += g[i + k]
+            i, first, place = i + run, 0, place + apart
+            if i >= stop:
+                break
 
 
 @kernel
