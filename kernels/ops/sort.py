@@ -36,6 +36,10 @@ SHORT = 32  # in rows up to this length an element of some rank is found by coun
 COUNTED = (
     16  # rows of so many elements for each byte of one are sorted by counting: a byte takes a pass
 )
+DIGITS, FEW_DIGITS = 1024, 256  # by which elements of a row are counted where one is looked for
+TABLES = 2 * DIGITS + 16
+KEPT = 1024  # so many that may be the one are kept
+KEPT_ROOM = KEPT + 1
 FEW = 32  # so many largest elements are kept in order while a row is read
 ALL_BITS, TOP_BIT, LOW = U(0xFFFFFFFFFFFFFFFF), U(1 << 63), 0xFFFFFFFF
 ABREAST = 16  # short rows that are sorted side by side, each in a lane
@@ -298,30 +302,77 @@ def sort_short_rows(args, start, stop):
 
 
 @helper
-def select_key(x, begin, length, rank, flip, size):
-    """The key with `rank` smaller or equal keys before it, and how many of those are equal."""
-    counts = stack(I, 256)
-    prefix, mask = U(0), U(0)
-    for step in range(size):
-        shift = U(8 * (size - 1 - step))
-        for digit in range(256):
+def keep_between(x, begin, length, low, high, flip, kept):
+    """Keep the keys of a row that are within bounds; one more is written behind them."""
+    found = 0
+    for i in range(length):
+        key = sort_key(x[begin + i]) ^ flip
+        kept[found] = key
+        found += key - low <= high - low
+
+
+@helper
+def select_key(x, begin, length, rank, flip):
+    """The key with `rank` smaller or equal keys before it, and how many of those are equal.
+
+    Keys between two bounds are counted by the first bits in which any of them differ, which gives closer
+    bounds. Once there are few between them, they are kept.
+    """
+    kept, counts = stack(U, KEPT_ROOM), stack(I, TABLES)
+    low, high, count, is_kept = U(0), ALL_BITS, length, length <= KEPT
+    if is_kept:
+        keep_between(x, begin, length, low, high, flip, kept)
+    while not is_kept or count > SHORT:
+        least, most = high, low
+        if is_kept:
+            for i in range(count):
+                least, most = min(least, kept[i]), max(most, kept[i])
+        else:
+            for i in range(length):
+                key = sort_key(x[begin + i]) ^ flip
+                is_between = key - low <= high - low
+                least = min(least, key if is_between else high)
+                most = max(most, key if is_between else low)
+        low, high = least, most
+        if low == high:
+            return low, rank
+        digits = FEW_DIGITS if count <= 4 * DIGITS else DIGITS
+        shift = U(0)
+        while (high - low) >> shift >= U(digits):
+            shift += U(1)
+        for digit in range(2 * digits + 16):
             counts[digit] = 0
-        for i in range(begin, begin + length):
-            key = sort_key(x[i]) ^ flip
-            if key & mask == prefix:
-                counts[I((key >> shift) & U(255))] += 1
+        # By turns at two places, or 16 for all out of bounds: an addition would wait for the one before.
+        if is_kept:
+            for i in range(count):
+                counts[2 * I((kept[i] - low) >> shift) + (i & 1)] += 1
+        else:
+            for i in range(length):
+                digit = ((sort_key(x[begin + i]) ^ flip) - low) >> shift
+                counts[2 * I(digit) + (i & 1) if digit < U(digits) else 2 * digits + (i & 15)] += 1
         digit = 0
-        while rank >= counts[digit]:
-            rank -= counts[digit]
+        while rank >= counts[2 * digit] + counts[2 * digit + 1]:
+            rank -= counts[2 * digit] + counts[2 * digit + 1]
             digit += 1
-        prefix |= U(digit) << shift
-        mask |= U(255) << shift
-        if counts[digit] == 1:  # the other bytes are those of this one
-            i = begin
-            while (sort_key(x[i]) ^ flip) & mask != prefix:
-                i += 1
-            return sort_key(x[i]) ^ flip, rank
-    return prefix, rank
+        low += U(digit) << shift
+        high = low + min(high - low, (U(1) << shift) - U(1))
+        before, count = count, counts[2 * digit] + counts[2 * digit + 1]
+        if is_kept:
+            found = 0
+            for i in range(before):
+                key = kept[i]
+                kept[found] = key
+                found += key - low <= high - low
+        elif count <= KEPT:
+            keep_between(x, begin, length, low, high, flip, kept)
+            is_kept = True
+    i = 0
+    while smaller_ones(kept, 0, i, count) != rank:
+        i += 1
+    equals = 0
+    for j in range(i):
+        equals += kept[j] == kept[i]
+    return kept[i], equals
 
 
 @kernel
@@ -364,7 +415,7 @@ def topk_rows(args, start, stop):
     flip = (ALL_BITS >> U(64 - 8 * size_of(T))) if p[5] else U(0)
     for row in range(start, stop):
         begin, to = row * length, row * k
-        limit, equals = select_key(x, begin, length, k - 1, flip, size_of(T))
+        limit, equals = select_key(x, begin, length, k - 1, flip)
         equals += 1
         for i in range(length):
             key = sort_key(x[begin + i]) ^ flip
@@ -417,7 +468,7 @@ def kth_rows(args, start, stop):
                 i += 1
             wanted = keys[i]
         else:
-            wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
+            wanted, _ = select_key(x, begin, length, rank, U(0))
         place = first_place(x, begin, 1, wanted)
         values[row] = x[begin + place]
         indices[row] = place
