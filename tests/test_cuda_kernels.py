@@ -296,6 +296,7 @@ MISSING = {
     "attend_backward",
     "few_by_few",
     "kth_short_rows",
+    "mode_short_rows",
     "pack_keys",
     "pack_layer",
     "prepare",

@@ -525,6 +525,36 @@ def mode_rows(args, start, stop):
         indices[row] = order[last]
 
 
+@kernel
+def mode_short_rows(args, start, stop):
+    """values, indices = the commonest element of each row, and its last place, as `mode_rows` finds them.
+
+    Rows are sorted side by side. length <= SHORT_ROW; words: length, what the elements of a row are apart
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, step, is_wide = p[3], p[4], size_of(T) == 8
+    keys, order, begins = stack(I, ROOM), stack(I, ROOM), stack(I, ABREAST)
+    runs, most, last = stack(I, ABREAST), stack(I, ABREAST), stack(I, ABREAST)
+    places, shift = (order, 0) if is_wide else (keys, 32)
+    for row in range(start, stop, ABREAST):
+        lanes = min(ABREAST, stop - row)
+        sort_group(x, keys, order, begins, row, lanes, length, step, U(0), is_wide)
+        for c in range(ABREAST):
+            runs[c] = most[c] = last[c] = 0
+        for i in range(0, ABREAST * length, ABREAST):
+            before = max(i - ABREAST, 0)
+            for c in range(ABREAST):
+                is_same = (keys[i + c] >> shift) == (keys[before + c] >> shift)
+                runs[c] = runs[c] + 1 if is_same else 1
+                last[c] = i if runs[c] > most[c] else last[c]
+                most[c] = max(most[c], runs[c])
+        for c in range(lanes):
+            place = places[last[c] + c] & LOW
+            values[row + c] = x[begins[c] + place * step]
+            indices[row + c] = place
+
+
 @helper
 def compare_records(x, i, j, width):
     """-1, 0 or 1 for the order of the records at elements i and j; a NaN differs from all."""
