@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..language.abi import I, T, at, helper, kernel, quotient, remainder, words
@@ -30,6 +31,7 @@ from ..language.device import (
     thread,
 )
 from ..language.lanes import CACHE_LINE, LANES, is_float, load, size_of, stack, store
+from ..language.processor import MASKS_STORES, VECTOR_BYTES
 
 U = np.uint64
 SHORT = 32  # in rows up to this length an element of some rank is found by counting
@@ -644,6 +646,38 @@ def new_ones(x, first, count, width):
     return bits
 
 
+@intrinsic
+def keep_lanes(typingctx: Any, x: Any, first: Any, bits: Any, values: Any, run: Any) -> Any:
+    """As `keep_new`, for `LANES` elements: where the processor does it, a register's at a time are brought
+    together, and what else is written there is overwritten by the next."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, begin, told, target, number = args
+        size = x.dtype.bitwidth // 8
+        some = min(LANES, VECTOR_BYTES // size) if MASKS_STORES and size >= 4 else 1
+        vector = ir.VectorType(context.get_data_type(x.dtype), some)
+        mask = ir.VectorType(ir.IntType(1), some)
+        kind = ir.FunctionType(vector, [vector, mask, vector])
+        name = f"llvm.experimental.vector.compress.v{some}{vector.element.intrinsic_name}"
+        for k in range(0, LANES, some):
+            where = builder.gep(source, [builder.add(begin, begin.type(k))])
+            place = builder.gep(target, [builder.add(number, number.type(1))])
+            part = builder.and_(builder.lshr(told, told.type(k)), told.type((1 << some) - 1))
+            if some == 1:
+                builder.store(builder.load(where), place)
+            else:
+                found = builder.load(builder.bitcast(where, vector.as_pointer()), align=size)
+                is_new = builder.bitcast(builder.trunc(part, ir.IntType(some)), mask)
+                function = cgutils.get_or_insert_function(builder.module, kind, name)
+                found = builder.call(function, [found, is_new, ir.Constant(vector, ir.Undefined)])
+                builder.store(found, builder.bitcast(place, vector.as_pointer()), align=size)
+                part = builder.ctpop(part)
+            number = builder.add(number, part)
+        return number
+
+    return types.int64(x, types.int64, types.int64, values, types.int64), codegen
+
+
 @helper
 def keep_new(x, values, first, count, bits, run):
     """Write the elements that begin a run, and return the last one's number. Each is written where the next run
@@ -692,7 +726,7 @@ def neighbours(args, start, stop):
             store(values, run + 1, load(x, first))
             run += LANES
         elif bits and count == LANES:
-            run = keep_new(x, values, first, LANES, bits, run)
+            run = keep_lanes(x, first, bits, values, run)
         elif bits:
             run = keep_new(x, values, first, count, bits, run)
     number[0] = run + 1
