@@ -297,6 +297,7 @@ MISSING = {
     "attend_few",
     "few_by_few",
     "kth_short_rows",
+    "mode_short_rows",
     "pack_keys",
     "pack_layer",
     "prepare",

@@ -231,6 +231,26 @@ def test_order_statistics_of_every_length(length: int, dtype: str) -> None:
         agree(lambda T, t: t.nanmedian(1)[0], x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int16"])
+def test_order_statistics_of_long_rows(dtype: str) -> None:
+    """More elements than are kept between two bounds, spread and crowded, and few that come often."""
+    for length in (1024, 1025, 5000):
+        spread = RANDOM.standard_cauchy((3, length)) * 1000
+        for x in (spread, spread // 3000, RANDOM.integers(0, 2, (3, length)), spread * 0):
+            rows = x.clip(-30000, 30000).astype(dtype)
+            for k in (1, 3, length // 2, length - 5, length):
+                agree(lambda T, t, k=k: t.kthvalue(k)[0], rows)
+            for k in (40, length - 40):
+                agree(lambda T, t, k=k: t.topk(k)[0], rows)
+                agree(lambda T, t, k=k: t.topk(k, largest=False)[0], rows)
+            agree(lambda T, t: t.median(1)[0], rows)
+            agree(lambda T, t: t.median(), rows)
+            if dtype.startswith("float"):
+                rows[RANDOM.random(rows.shape) < 0.1] = NAN
+                agree(lambda T, t: t.nanmedian(1)[0], rows)
+                agree(lambda T, t, k=length - 1: t.kthvalue(k)[0], rows)
+
+
 def test_mode() -> None:
     x = RANDOM.integers(0, 5, (6, 40))
     for d in (0, 1):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..language.abi import I, T, at, helper, kernel, quotient, remainder, words
@@ -30,12 +31,17 @@ from ..language.device import (
     thread,
 )
 from ..language.lanes import CACHE_LINE, LANES, is_float, load, size_of, stack, store
+from ..language.processor import MASKS_STORES, VECTOR_BYTES
 
 U = np.uint64
 SHORT = 32  # in rows up to this length an element of some rank is found by counting
 COUNTED = (
     16  # rows of so many elements for each byte of one are sorted by counting: a byte takes a pass
 )
+DIGITS, FEW_DIGITS = 1024, 256  # by which elements of a row are counted where one is looked for
+TABLES = 2 * DIGITS + 16
+KEPT = 1024  # so many that may be the one are kept
+KEPT_ROOM = KEPT + 1
 FEW = 32  # so many largest elements are kept in order while a row is read
 # Elements of which it is seen at once whether one is among the first so far, and how many wait to be looked
 # through again. The 40 largest of 16 rows of 50,257 take 0.4 ms for 3.8.
@@ -301,30 +307,77 @@ def sort_short_rows(args, start, stop):
 
 
 @helper
-def select_key(x, begin, length, rank, flip, size):
-    """The key with `rank` smaller or equal keys before it, and how many of those are equal."""
-    counts = stack(I, 256)
-    prefix, mask = U(0), U(0)
-    for step in range(size):
-        shift = U(8 * (size - 1 - step))
-        for digit in range(256):
+def keep_between(x, begin, length, low, high, flip, kept):
+    """Keep the keys of a row that are within bounds; one more is written behind them."""
+    found = 0
+    for i in range(length):
+        key = sort_key(x[begin + i]) ^ flip
+        kept[found] = key
+        found += key - low <= high - low
+
+
+@helper
+def select_key(x, begin, length, rank, flip):
+    """The key with `rank` smaller or equal keys before it, and how many of those are equal.
+
+    Keys between two bounds are counted by the first bits in which any of them differ, which gives closer
+    bounds. Once there are few between them, they are kept.
+    """
+    kept, counts = stack(U, KEPT_ROOM), stack(I, TABLES)
+    low, high, count, is_kept = U(0), ALL_BITS, length, length <= KEPT
+    if is_kept:
+        keep_between(x, begin, length, low, high, flip, kept)
+    while not is_kept or count > SHORT:
+        least, most = high, low
+        if is_kept:
+            for i in range(count):
+                least, most = min(least, kept[i]), max(most, kept[i])
+        else:
+            for i in range(length):
+                key = sort_key(x[begin + i]) ^ flip
+                is_between = key - low <= high - low
+                least = min(least, key if is_between else high)
+                most = max(most, key if is_between else low)
+        low, high = least, most
+        if low == high:
+            return low, rank
+        digits = FEW_DIGITS if count <= 4 * DIGITS else DIGITS
+        shift = U(0)
+        while (high - low) >> shift >= U(digits):
+            shift += U(1)
+        for digit in range(2 * digits + 16):
             counts[digit] = 0
-        for i in range(begin, begin + length):
-            key = sort_key(x[i]) ^ flip
-            if key & mask == prefix:
-                counts[I((key >> shift) & U(255))] += 1
+        # By turns at two places, or 16 for all out of bounds: an addition would wait for the one before.
+        if is_kept:
+            for i in range(count):
+                counts[2 * I((kept[i] - low) >> shift) + (i & 1)] += 1
+        else:
+            for i in range(length):
+                digit = ((sort_key(x[begin + i]) ^ flip) - low) >> shift
+                counts[2 * I(digit) + (i & 1) if digit < U(digits) else 2 * digits + (i & 15)] += 1
         digit = 0
-        while rank >= counts[digit]:
-            rank -= counts[digit]
+        while rank >= counts[2 * digit] + counts[2 * digit + 1]:
+            rank -= counts[2 * digit] + counts[2 * digit + 1]
             digit += 1
-        prefix |= U(digit) << shift
-        mask |= U(255) << shift
-        if counts[digit] == 1:  # the other bytes are those of this one
-            i = begin
-            while (sort_key(x[i]) ^ flip) & mask != prefix:
-                i += 1
-            return sort_key(x[i]) ^ flip, rank
-    return prefix, rank
+        low += U(digit) << shift
+        high = low + min(high - low, (U(1) << shift) - U(1))
+        before, count = count, counts[2 * digit] + counts[2 * digit + 1]
+        if is_kept:
+            found = 0
+            for i in range(before):
+                key = kept[i]
+                kept[found] = key
+                found += key - low <= high - low
+        elif count <= KEPT:
+            keep_between(x, begin, length, low, high, flip, kept)
+            is_kept = True
+    i = 0
+    while smaller_ones(kept, 0, i, count) != rank:
+        i += 1
+    equals = 0
+    for j in range(i):
+        equals += kept[j] == kept[i]
+    return kept[i], equals
 
 
 @helper
@@ -341,9 +394,9 @@ def has_smaller(x, first, count, flip, limit):
 
 
 @helper
-def keep_smallest(keys, places, count, k, size):
+def keep_smallest(keys, places, count, k):
     """Keep the k smallest of some keys, and their places, in their order; the largest of them."""
-    limit, equals = select_key(keys, 0, count, k - 1, U(0), size)
+    limit, equals = select_key(keys, 0, count, k - 1, U(0))
     equals += 1
     to = 0
     for i in range(count):
@@ -411,15 +464,15 @@ def topk_rows(args, start, stop):
                         keys[count], places[count] = key, i
                         count += 1
                 if count > room:
-                    limit, is_limited = keep_smallest(keys, places, count, k, size_of(T)), True
+                    limit, is_limited = keep_smallest(keys, places, count, k), True
                     count = k
             if count > k:
-                keep_smallest(keys, places, count, k, size_of(T))
+                keep_smallest(keys, places, count, k)
             for j in range(k):
                 indices[to + j] = places[j]
                 values[to + j] = x[begin + places[j]]
             continue
-        limit, equals = select_key(x, begin, length, k - 1, flip, size_of(T))
+        limit, equals = select_key(x, begin, length, k - 1, flip)
         equals += 1
         for i in range(length):
             key = sort_key(x[begin + i]) ^ flip
@@ -472,7 +525,7 @@ def kth_rows(args, start, stop):
                 i += 1
             wanted = keys[i]
         else:
-            wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
+            wanted, _ = select_key(x, begin, length, rank, U(0))
         place = first_place(x, begin, 1, wanted)
         values[row] = x[begin + place]
         indices[row] = place
@@ -527,6 +580,36 @@ def mode_rows(args, start, stop):
             most = max(most, run)
         values[row] = x[last]
         indices[row] = order[last]
+
+
+@kernel
+def mode_short_rows(args, start, stop):
+    """values, indices = the commonest element of each row, and its last place, as `mode_rows` finds them.
+
+    Rows are sorted side by side. length <= SHORT_ROW; words: length, what the elements of a row are apart
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, step, is_wide = p[3], p[4], size_of(T) == 8
+    keys, order, begins = stack(I, ROOM), stack(I, ROOM), stack(I, ABREAST)
+    runs, most, last = stack(I, ABREAST), stack(I, ABREAST), stack(I, ABREAST)
+    places, shift = (order, 0) if is_wide else (keys, 32)
+    for row in range(start, stop, ABREAST):
+        lanes = min(ABREAST, stop - row)
+        sort_group(x, keys, order, begins, row, lanes, length, step, U(0), is_wide)
+        for c in range(ABREAST):
+            runs[c] = most[c] = last[c] = 0
+        for i in range(0, ABREAST * length, ABREAST):
+            before = max(i - ABREAST, 0)
+            for c in range(ABREAST):
+                is_same = (keys[i + c] >> shift) == (keys[before + c] >> shift)
+                runs[c] = runs[c] + 1 if is_same else 1
+                last[c] = i if runs[c] > most[c] else last[c]
+                most[c] = max(most[c], runs[c])
+        for c in range(lanes):
+            place = places[last[c] + c] & LOW
+            values[row + c] = x[begins[c] + place * step]
+            indices[row + c] = place
 
 
 @helper
@@ -618,6 +701,38 @@ def new_ones(x, first, count, width):
     return bits
 
 
+@intrinsic
+def keep_lanes(typingctx: Any, x: Any, first: Any, bits: Any, values: Any, run: Any) -> Any:
+    """As `keep_new`, for `LANES` elements: where the processor does it, a register's at a time are brought
+    together, and what else is written there is overwritten by the next."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, begin, told, target, number = args
+        size = x.dtype.bitwidth // 8
+        some = min(LANES, VECTOR_BYTES // size) if MASKS_STORES and size >= 4 else 1
+        vector = ir.VectorType(context.get_data_type(x.dtype), some)
+        mask = ir.VectorType(ir.IntType(1), some)
+        kind = ir.FunctionType(vector, [vector, mask, vector])
+        name = f"llvm.experimental.vector.compress.v{some}{vector.element.intrinsic_name}"
+        for k in range(0, LANES, some):
+            where = builder.gep(source, [builder.add(begin, begin.type(k))])
+            place = builder.gep(target, [builder.add(number, number.type(1))])
+            part = builder.and_(builder.lshr(told, told.type(k)), told.type((1 << some) - 1))
+            if some == 1:
+                builder.store(builder.load(where), place)
+            else:
+                found = builder.load(builder.bitcast(where, vector.as_pointer()), align=size)
+                is_new = builder.bitcast(builder.trunc(part, ir.IntType(some)), mask)
+                function = cgutils.get_or_insert_function(builder.module, kind, name)
+                found = builder.call(function, [found, is_new, ir.Constant(vector, ir.Undefined)])
+                builder.store(found, builder.bitcast(place, vector.as_pointer()), align=size)
+                part = builder.ctpop(part)
+            number = builder.add(number, part)
+        return number
+
+    return types.int64(x, types.int64, types.int64, values, types.int64), codegen
+
+
 @helper
 def keep_new(x, values, first, count, bits, run):
     """Write the elements that begin a run, and return the last one's number. Each is written where the next run
@@ -666,7 +781,7 @@ def neighbours(args, start, stop):
             store(values, run + 1, load(x, first))
             run += LANES
         elif bits and count == LANES:
-            run = keep_new(x, values, first, LANES, bits, run)
+            run = keep_lanes(x, first, bits, values, run)
         elif bits:
             run = keep_new(x, values, first, count, bits, run)
     number[0] = run + 1

@@ -433,6 +433,12 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The commonest elements along an axis and their last places."""
     target = reduced_shape(shape, (axis,), keepdim)
+    if found := abreast(x, axis):
+        x, rows, length, step = found
+        return launch(
+            kernels.mode_short_rows, (x,), [(target, x.dtype), (target, dtypes.int64)],
+            bind={"T": x.dtype}, words=(length, step), n=rows, grain=share_abreast(length),
+        )  # fmt: skip
     x, rows, length = rows_of(x, (axis,))
     size = rows * length
     values, order = launch(
