@@ -20,7 +20,7 @@ from adjit.schedule.codegen import units_cuda
 from adjit.schedule.gpu.lower import device_steps
 from adjit.schedule.planning.recipe import DeviceSource
 
-# Kernels whose part the driver has, the host, products and a softmax, one product, or padding with zeros.
+# Kernels whose part the driver, the host, products, a softmax, padding with zeros or another kernel has.
 ON_THE_HOST = {
     "copy_words", "mark", "pack_keys", "attend", "attend_few", "prepare", "attend_backward", "pack_layer",
     "add_parts", "add_to_region", "copy_whole", "link_rows", "sgd_rows", "chain_rows", "add_chains",

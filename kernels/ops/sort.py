@@ -484,16 +484,13 @@ def topk_rows(args, start, stop):
 
 
 @helper
-def rank_in(x, begin, length, step, rank):
-    """The rank that is wanted in a row: -1 is the lower median, NaN if there is one, and -2 the lower median of
-    what is no NaN."""
-    if rank < 0:
-        numbers = 0
-        for i in range(length):
-            numbers += x[begin + i * step] == x[begin + i * step]
-        is_last = numbers == 0 or (rank == -1 and numbers < length)
-        rank = length - 1 if is_last else (numbers - 1) // 2
-    return rank
+def rank_of(rank, length, numbers):
+    """The rank that is wanted in a row: -1 is the lower median, NaN if not all are numbers, and -2 the lower
+    median of what is no NaN."""
+    if rank >= 0:
+        return rank
+    is_last = numbers == 0 or (rank == -1 and numbers < length)
+    return length - 1 if is_last else (numbers - 1) // 2
 
 
 @helper
@@ -509,14 +506,17 @@ def first_place(x, begin, step, key):
 def kth_rows(args, start, stop):
     """values, indices = the element of a rank in each row, and the first place where it is.
 
-    words: length, a rank as of `rank_in`
+    words: length, a rank as of `rank_of`
     """
     p = words(args)
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, keys = p[3], stack(U, SHORT)
     for row in range(start, stop):
-        begin = row * length
-        rank = rank_in(x, begin, length, 1, p[4])
+        begin, numbers = row * length, 0
+        if p[4] < 0:
+            for i in range(begin, begin + length):
+                numbers += x[i] == x[i]
+        rank = rank_of(p[4], length, numbers)
         if length <= SHORT:
             for i in range(length):
                 keys[i] = sort_key(x[begin + i])
@@ -531,16 +531,24 @@ def kth_rows(args, start, stop):
         indices[row] = place
 
 
+@helper
+def key_at(wide, narrow, i, c, is_wide):
+    """The key of some rank in the row of a lane."""
+    to = i * ABREAST + c
+    return U(wide[to]) ^ TOP_BIT if is_wide else U(narrow[to])
+
+
 @kernel
 def kth_short_rows(args, start, stop):
     """As `kth_rows`, in rows that are sorted side by side. length <= SHORT_ROW
 
-    words: length, what the elements of a row are apart, a rank as of `rank_in`
+    words: length, what the elements of a row are apart, a rank as of `rank_of`
     """
     p = words(args)
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, step, begins, is_wide = p[3], p[4], stack(I, ABREAST), size_of(T) == 8
     wide, narrow = stack(I, ROOM), stack(np.uint32, ROOM)
+    may_be_nan, nan = p[5] < 0 and T(0.5) != T(0), ALL_BITS >> U(64 - 8 * size_of(T))
     for row in range(start, stop, ABREAST):
         lanes = min(ABREAST, stop - row)
         is_group = find_rows(begins, row, lanes, length, step)
@@ -551,10 +559,13 @@ def kth_short_rows(args, start, stop):
             read_keys(x, narrow, begins, lanes, length, step, U(0), is_group)
             sort_abreast(narrow, narrow, length, False)
         for c in range(lanes):
-            begin = begins[c]
-            to = rank_in(x, begin, length, step, p[5]) * ABREAST + c
-            key = U(wide[to]) ^ TOP_BIT if is_wide else U(narrow[to])
-            place = first_place(x, begin, step, key)
+            begin, numbers = begins[c], length
+            while (
+                may_be_nan and numbers > 0 and key_at(wide, narrow, numbers - 1, c, is_wide) == nan
+            ):
+                numbers -= 1
+            rank = rank_of(p[5], length, numbers)
+            place = first_place(x, begin, step, key_at(wide, narrow, rank, c, is_wide))
             values[row + c] = x[begin + place * step]
             indices[row + c] = place
 
