@@ -289,9 +289,8 @@ def test_the_threads_of_a_block_scan_a_row():
     assert "blocks" in result.source.name
 
 
-# Kernels of the CPU without a CUDA side: a GPU sorts rows of any length by tiles, computes attention by products
-# and a softmax, what inputs
-# give to recurrent layers by one product, and small matrices as any.
+# Kernels of the CPU without a CUDA side: a GPU computes attention by products and a softmax, what inputs
+# give to recurrent layers by one product, and small matrices as any; it orders short rows as long ones.
 MISSING = {
     "attend",
     "attend_backward",
