@@ -81,7 +81,6 @@ TAKEN = {
     "parts of wider ones": lambda: ((normal(5, 20)[:, 8:17], normal(9, 16)[:, 4:11]), T.mm),
     "parts of higher ones": lambda: ((turned(8, 9)[:5], turned(9, 12)[:, :7]), T.mm),
     "from an odd place": lambda: ((normal(46)[1:].view(5, 9), normal(64)[1:].view(9, 7)), T.mm),
-    "a depth of one": lambda: ((normal(5, 1), normal(1, 7)), T.mm),
     "batches": lambda: ((normal(3, 5, 9), normal(3, 9, 7)), T.bmm),
     "batches by columns": lambda: ((turned(3, 5, 9), turned(3, 9, 7)), T.bmm),
     "batches, the first axis inside": lambda: ((normal(5, 3, 9).transpose(0, 1), normal(3, 9, 7)), T.bmm),

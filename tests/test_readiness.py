@@ -102,7 +102,7 @@ def test_who_reads_waits_for_the_thread_that_settles():
 def test_what_runs_while_rows_are_written_does_not_count_on_them(monkeypatch):
     """A finalizer, or a handler of signals, that looks at values in the middle of settling."""
     monkeypatch.setattr(plan_cache, "is_on", False)
-    x, found = T.ones(5000), []
+    x, found = T.ones(50_000), []  # whose memory Python hands out
     [(t * 2.0).tolist() for t in (x + 1, x)]
     recorded = []
 
@@ -124,6 +124,6 @@ def test_what_runs_while_rows_are_written_does_not_count_on_them(monkeypatch):
     y = x + 1
     z = y * 2.0
     recorded.append(y)
-    assert z.tolist() == [4.0] * 5000
+    assert z.tolist() == [4.0] * 50_000
     assert found == ["a recorded value could not be settled", "mul was to run before its inputs"]
-    assert y.tolist() == [2.0] * 5000
+    assert y.tolist() == [2.0] * 50_000

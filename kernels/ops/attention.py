@@ -301,7 +301,8 @@ def attend(args, start, stop):
             packed += region * size
         for k in range(last - first):
             place = entry * queries + first + k
-            finish(out, target + (first + k) * o[2], width, logs, place, totals[k], tops[k], T)
+            line = shifted(out, target + (first + k) * o[2])
+            finish(math.log, line, width, logs, place, totals[k], tops[k], T)
 
 
 # --------------------------------------------------------------------------- backward
@@ -356,25 +357,17 @@ def attend_few(args, start, stop):
                 for d in range(width):
                     line[d] += strip[d]
         for row in range(queries):
-            finish(
-                out,
-                target + row * o[2],
-                width,
-                logs,
-                number * queries + row,
-                totals[row],
-                tops[row],
-                T,
-            )
+            line, place = shifted(out, target + row * o[2]), number * queries + row
+            finish(math.log, line, width, logs, place, totals[row], tops[row], T)
 
 
 @helper
-def finish(out, line, width, logs, place, total, top, T):
+def finish(log, line, width, logs, place, total, top, T):
     """Divide a line by the sum of its weights, and keep the logarithm of that."""
     share = T(0) if total == T(0) else T(1) / total
-    for d in range(line, line + width):
-        out[d] *= share
-    logs[place] = T(math.inf) if total == T(0) else math.log(total) + top
+    for d in range(width):
+        line[d] *= share
+    logs[place] = T(math.inf) if total == T(0) else log(total) + top
 
 
 @helper

@@ -15,7 +15,7 @@ from .heap_types import untracked
 ALIGNMENT = 64
 SLAB = 1 << 16
 SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
-CUT = 1 << 17  # free blocks up to this size wait as they are; larger ones are looked through
+CUT = 1 << 16  # free blocks up to this size wait as they are; larger ones are looked through
 WORKSPACE = 1 << 20  # bytes; only those that are used take memory
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
 
@@ -219,7 +219,7 @@ def _drop_large() -> None:
 
 
 def memory_stats() -> dict[str, int]:
-    """Count the bytes in blocks over 16 KiB: `live` now, `peak` so far, `kept` in the pool for reuse.
+    """Count the bytes in blocks over 64 KiB: `live` now, `peak` so far, `kept` in the pool for reuse.
 
     Example:
         >>> sorted(adjit.memory_stats())
