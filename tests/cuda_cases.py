@@ -61,7 +61,7 @@ CASES = {
     "running sum of columns": lambda: normal(5, 300).cumsum(0),
     "sort": lambda: normal(3, 17).sort(1),
     "top k": lambda: normal(3, 17).topk(4, 1),
-    "sort of a warp, downwards": lambda: adjit.randint(0, 9, (9, 32)).sort(1, descending=True),
+    "sort of a warp, downwards": lambda: adjit.randint(0, 9, (7, 32)).sort(1, descending=True),
     "sort of a tile": lambda: normal(3, 45, dtype=np.float64).sort(1),
     "sort of equals": lambda: adjit.randint(0, 50, (2, 1100)).sort(1),
     "sort of long rows, downwards": lambda: normal(1, 2049).sort(1, descending=True),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import math
 import re
 import sys
@@ -463,6 +464,9 @@ def test_indices_are_checked_on_demand(monkeypatch):
 
 def device_kernels(f, args):
     """All kernels of a function and its way back, for arguments like these."""
+    given = inspect.signature(f).bind(*args)
+    given.apply_defaults()  # as a call does
+    args = given.args
     with stub_driver.installed(simulated=True):
         file = adjit.kernel(f).code_for([
             gpu_run.GpuArray(adjit.tensor(a, device="cuda")) if isinstance(a, np.ndarray) else a for a in args
