@@ -716,6 +716,10 @@ def test_products_of_depth_one_are_those_of_elements():
         np.testing.assert_array_equal(found, x * y)
         assert np.signbit(found).tolist() == np.signbit(x * y).tolist()
         agree_in_gradients(lambda T, x, y: x @ y, x, y)
+        back = tuple(reversed(range(x.ndim)))
+        turned = adjit.tensor(x.transpose().copy()).permute(back) @ adjit.tensor(y)
+        assert turned.is_contiguous()
+        assert turned.numpy().tobytes() == found.tobytes()
     bias, x, y = sample(90), sample(200, 1), sample(1, 90)
     agree(lambda T, b, x, y: T.addmm(b, x, y, beta=2, alpha=3), bias, x, y)
 

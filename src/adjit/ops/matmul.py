@@ -179,8 +179,8 @@ def may_be_symmetric(x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides
 def multiply(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` of matrices or batches of matrices, or a matrix and a vector, recorded."""
     kind = x.dtype
-    if is_outer(x, y):
-        return x * y
+    if is_outer(x, y):  # in C order, not in that of operands which are turned
+        return x.contiguous() * y.contiguous()
     if not kind.is_floating_point:
         y = y.contiguous()
     by_vector = None
@@ -218,6 +218,16 @@ def is_outer(x: Tensor, y: Tensor) -> bool:
     return y.ndim > 1 and x.shape[-1] == 1 and x.dtype.is_floating_point
 
 
+def axes_of_batch(
+    x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape
+) -> tuple[Shape, Shape, list[Shape]]:
+    """The batch of a product, as few axes as lead through it, and the strides of both operands along these."""
+    batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
+    left = broadcast_strides(x_shape[:-2], x_strides[:-2], batch)
+    right = broadcast_strides(y_shape[:-2], y_strides[:-2], batch)
+    return batch, *coalesce(batch, [left, right])
+
+
 @cached(4096)
 def plan_few_rows(
     kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape
@@ -229,14 +239,7 @@ def plan_few_rows(
         return None
     if (x_strides[-1], y_strides[-2]) != (1, 1):
         return None
-    batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
-    sizes, (left, right) = coalesce(
-        batch,
-        [
-            broadcast_strides(x_shape[:-2], x_strides[:-2], batch),
-            broadcast_strides(y_shape[:-2], y_strides[:-2], batch),
-        ],
-    )
+    batch, sizes, (left, right) = axes_of_batch(x_shape, x_strides, y_shape, y_strides)
     more = 2 - len(sizes)
     if more < 0:
         return None
@@ -257,14 +260,7 @@ def plan_few(
     columns = y_shape[-1]
     if not kind.is_floating_point or not 0 < rows * columns * depth <= FEW:
         return None
-    batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
-    sizes, (left, right) = coalesce(
-        batch,
-        [
-            broadcast_strides(x_shape[:-2], x_strides[:-2], batch),
-            broadcast_strides(y_shape[:-2], y_strides[:-2], batch),
-        ],
-    )
+    batch, sizes, (left, right) = axes_of_batch(x_shape, x_strides, y_shape, y_strides)
     if len(sizes) != 1:
         return None
     words = (rows, columns, depth, *left, *x_strides[-2:], *right, *y_strides[-2:])
