@@ -36,7 +36,8 @@ from .rings import forget_known, new_oldest
 from .templates import fitting, new_by_tape, read
 
 FUNCTION_CONTEXT = BOUND
-FAMILY_TEMPLATES = MOST_KEPT = MOST_MET = OTHER_SIZES_FAMILIES = OTHER_SIZES_MADE_ONCE = BOUND
+FAMILY_TEMPLATES = MOST_KEPT = MOST_MET_AT_ALL = BOUND
+OTHER_SIZES_FAMILIES = OTHER_SIZES_MADE_ONCE = BOUND
 FORMS_FALLBACK = FORMS_FORM_AND_NUMBERS = FORMS_WATCHERS = BOUND
 FORMS_INT_CLASS = FORMS_IN_FORMS = FORMS_MET = FORMS_NONE = FORMS_SIZE_CLASS = BOUND
 FORMS_SPEC_CLASS = FORMS_TAPES = FORMS_TUPLE_CLASS = BOUND
@@ -162,7 +163,7 @@ def is_met_again(context, word):
     if boxed == 0:
         return -1
     came = contains(met, boxed)
-    if came == 0 and set_length(met) >= MOST_MET:
+    if came == 0 and set_length(met) >= MOST_MET_AT_ALL:
         came = empty_set(met)
     if came == 0:
         came = add(met, boxed)

@@ -526,37 +526,12 @@ load_apart = loading_apart(False)
 load_apart_some = loading_apart(True)
 
 
-@intrinsic
-def gather_apart(typingctx: Any, pointer: Any, index: Any, step: Any, size: Any, fill: Any) -> Any:
-    """The `LANES` elements from an index on, each `step` behind the one before; `fill` outside of [0, size)."""
-    dtype = pointer.dtype
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        start, first, step, most, rest = args
-        fills, bits = broadcast(builder, rest), dtype.bitwidth
-        wide = ir.VectorType(first.type, LANES)
-        lanes = builder.mul(ir.Constant(wide, list(range(LANES))), broadcast(builder, step))
-        places = builder.add(lanes, broadcast(builder, first))
-        inside = builder.icmp_unsigned("<", places, broadcast(builder, most))
-        origin = broadcast(builder, builder.ptrtoint(start, first.type))
-        places = builder.add(origin, builder.mul(places, ir.Constant(wide, [bits // 8] * LANES)))
-        pointers = builder.inttoptr(places, ir.VectorType(ir.PointerType(), LANES))
-        align = ir.Constant(ir.IntType(32), bits // 8)
-        name = f"llvm.masked.gather.v{LANES}{fills.type.element.intrinsic_name}.v{LANES}p0"
-        operands = [pointers, align, inside, fills]
-        signature = ir.FunctionType(fills.type, [each.type for each in operands])
-        return builder.call(
-            cgutils.get_or_insert_function(builder.module, signature, name), operands
-        )
-
-    return Lanes(dtype)(pointer, types.int64, types.int64, types.int64, dtype), codegen
-
-
 @helper
 def strided(x: Any, index: int, step: int, size: int, fill: Any, are_inside: bool) -> Any:
-    """The `LANES` elements x[index], x[index + step], ...; `fill` outside of [0, size), unless all are inside.
+    """The `LANES` elements x[index], x[index + step], ... for a step from 1 to 4; `fill` outside of [0, size),
+    unless all are inside.
 
-    Vectors that lie close are loaded whole.
+    The vectors that they lie in are loaded whole.
     """
     if are_inside:
         if step == 1:
@@ -565,13 +540,14 @@ def strided(x: Any, index: int, step: int, size: int, fill: Any, are_inside: boo
             return load_apart(x, index, 2, size, fill)
         if step == 3:
             return load_apart(x, index, 3, size, fill)
-    elif step == 1:
+        return load_apart(x, index, 4, size, fill)
+    if step == 1:
         return load_apart_some(x, index, 1, size, fill)
-    elif step == 2:
+    if step == 2:
         return load_apart_some(x, index, 2, size, fill)
-    elif step == 3:
+    if step == 3:
         return load_apart_some(x, index, 3, size, fill)
-    return gather_apart(x, index, step, size, fill)
+    return load_apart_some(x, index, 4, size, fill)
 
 
 @intrinsic

@@ -3,7 +3,7 @@
 Memory is seen as outer x depth x height x width x inner: `inner` is 1 in C order, where `outer` is
 images times channels, and the channels where they lie last. In C order the next `LANES` windows of a
 row stay in registers for all their taps, and elements between them are loaded with theirs and dropped
-(`strided`). Else a pass takes one tap of a window at a time for a strip of the channels.
+(`strided`). Where channels lie last, or windows far apart, the kernels of `pool_strips.py` stand for these.
 
 Places are flat numbers in the three axes, of dtype `Y`.
 
@@ -44,42 +44,29 @@ from ..language.lanes import (
     store_block,
     strided,
 )
+from .pool_strips import (
+    DEPTH,
+    DILATION,
+    HEIGHT,
+    INNER,
+    KERNEL,
+    OUT,
+    PADDING,
+    SIZE,
+    STRIDE,
+    STRIP,
+    WIDTH,
+    in_input,
+    keep_larger,
+    max_values_in_strips,
+    max_windows_in_strips,
+    row_after,
+    row_of,
+    source_of,
+    sum_windows_in_strips,
+)
 
-STRIP = 128  # places of a row, or channels, that one pass takes
 FEW, SOME = 8, 16  # elements of which the largest is found without vectors, and by half a vector
-
-SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, INNER = 0, 3, 6, 9, 12, 15, 18
-DEPTH, HEIGHT, WIDTH = range(3)
-
-
-@helper
-def source_of(q, axis, o, tap):
-    """The input place of a tap of an output place; outside of the input in the padding."""
-    return o * q[STRIDE + axis] - q[PADDING + axis] + tap * q[DILATION + axis]
-
-
-@helper
-def in_input(place, step, count, size):
-    """The numbers j < count, from the first to one past the last, with place + j * step inside."""
-    first = max(-(place // step), 0)
-    return first, min((size - 1 - place) // step + 1, count)
-
-
-@helper
-def row_of(q, unit):
-    """The place of an output row: in height, in depth, and of which image."""
-    rows, depths = q[OUT + HEIGHT], q[OUT]
-    return unit % rows, unit // rows % depths, unit // rows // depths
-
-
-@helper
-def row_after(q, oh, od, outer):
-    """The place of the next output row: divisions take as long as a short row."""
-    if oh + 1 < q[OUT + HEIGHT]:
-        return oh + 1, od, outer
-    if od + 1 < q[OUT]:
-        return 0, od + 1, outer
-    return 0, 0, outer + 1
 
 
 @helper
@@ -93,16 +80,6 @@ def last_inside(along):
     """The last place of a row at which `LANES` windows may begin that lie within it."""
     width, taps, stride, apart = along
     return width - 1 - (LANES - 1) * stride - (taps - 1) * apart
-
-
-@helper
-def keep_larger(best, where, line, count, place, place_step, Y):
-    """Take line[j] where it is larger than the best so far, NaN, or the first."""
-    for j in range(count):
-        value = line[j]
-        better = (value > best[j]) | (value != value) | (where[j] < 0)
-        best[j] = value if better else best[j]
-        where[j] = Y(place + j * place_step) if better else where[j]
 
 
 @helper
@@ -137,14 +114,13 @@ def max_windows(args, start, stop):
     """
     p = words(args)
     x, values, places, q = at(p[0], T), at(p[1], T), at(p[2], Y), shifted(p, 3)
-    depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
+    plane_size = q[SIZE] * q[SIZE + HEIGHT] * q[SIZE + WIDTH]
     columns, padding, along = q[OUT + WIDTH], q[PADDING + WIDTH], windows_along(q)
     stride, last = along[2], last_inside(along)
-    best, where = stack(T, STRIP), stack(Y, STRIP)
     oh, od, outer = row_of(q, start)
     for unit in range(start, stop):
-        plane = shifted(x, outer * depth * height * width * inner)
-        for begin in range(0, columns if inner == 1 else 0, LANES):
+        plane = shifted(x, outer * plane_size)
+        for begin in range(0, columns, LANES):
             left = max(min(begin, columns - LANES), 0)  # the last ones may be some of those before
             first = left * stride - padding
             whole = 0 <= first <= last
@@ -152,28 +128,6 @@ def max_windows(args, start, stop):
             count = min(LANES, columns - left)
             store_block(values, unit * columns + left, larger, count)
             store_block(places, unit * columns + left, found, count)
-        for ow in range(columns if inner > 1 else 0):
-            for left in range(0, inner, STRIP):
-                count = min(STRIP, inner - left)
-                for j in range(count):
-                    best[j] = T(0)
-                    where[j] = Y(-1)
-                for kd in range(q[KERNEL]):
-                    d = source_of(q, DEPTH, od, kd)
-                    for kh in range(q[KERNEL + HEIGHT]):
-                        h = source_of(q, HEIGHT, oh, kh)
-                        if d < 0 or d >= depth or h < 0 or h >= height:
-                            continue
-                        row = (d * height + h) * width
-                        for kw in range(q[KERNEL + WIDTH]):
-                            w = source_of(q, WIDTH, ow, kw)
-                            if w >= 0 and w < width:
-                                line = shifted(plane, (row + w) * inner + left)
-                                keep_larger(best, where, line, count, row + w, 0, Y)
-                to = (unit * columns + ow) * inner + left
-                for j in range(count):
-                    values[to + j] = best[j]
-                    places[to + j] = where[j]
         oh, od, outer = row_after(q, oh, od, outer)
 
 
@@ -284,11 +238,11 @@ def max_areas(args, start, stop):
                             row = (d * height + h) * width
                             if inner == 1:
                                 line = shifted(plane, row + left)
-                                keep_larger(best, where, line, count, row + left, 1, Y)
+                                keep_larger(best, where, line, 0, count, 1, row + left, 1, Y)
                             else:
                                 for w in range(left_edge, right_edge):
                                     line = shifted(plane, (row + w) * inner + left)
-                                    keep_larger(best, where, line, count, row + w, 0, Y)
+                                    keep_larger(best, where, line, 0, count, 1, row + w, 0, Y)
                     to = (unit * columns + ow) * inner
                     if inner == 1:
                         join_columns(
@@ -420,49 +374,21 @@ def sum_of_windows(op, neutral, plane, q, along, od, oh, first, whole):
 
 
 @helper
-def combine_strip(op, total, line, count):
-    """total[j] = op(total[j], line[j])."""
-    for j in range(count):
-        total[j] = combine(op, total[j], line[j])
-
-
-@helper
-def over_windows(op, neutral, divisor, x, out, q, start, stop, T):
+def over_windows(op, neutral, divisor, x, out, q, start, stop):
     """out = `op` over all taps of a window, beginning with what is neutral, over the divisor."""
-    depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
+    plane_size = q[SIZE] * q[SIZE + HEIGHT] * q[SIZE + WIDTH]
     columns, padding, along = q[OUT + WIDTH], q[PADDING + WIDTH], windows_along(q)
     stride, last = along[2], last_inside(along)
-    total = stack(T, STRIP)
     oh, od, outer = row_of(q, start)
     for unit in range(start, stop):
-        plane = shifted(x, outer * depth * height * width * inner)
-        for begin in range(0, columns if inner == 1 else 0, LANES):
+        plane = shifted(x, outer * plane_size)
+        for begin in range(0, columns, LANES):
             left = max(min(begin, columns - LANES), 0)  # the last ones may be some of those before
             first = left * stride - padding
             whole = 0 <= first <= last
             made = sum_of_windows(op, neutral, plane, q, along, od, oh, first, whole)
             made = combine(truediv, made, spread(divisor))
             store_block(out, unit * columns + left, made, min(LANES, columns - left))
-        for ow in range(columns if inner > 1 else 0):
-            for left in range(0, inner, STRIP):
-                count = min(STRIP, inner - left)
-                for j in range(count):
-                    total[j] = neutral
-                for kd in range(q[KERNEL]):
-                    d = source_of(q, DEPTH, od, kd)
-                    for kh in range(q[KERNEL + HEIGHT]):
-                        h = source_of(q, HEIGHT, oh, kh)
-                        if d < 0 or d >= depth or h < 0 or h >= height:
-                            continue
-                        row = (d * height + h) * width
-                        for kw in range(q[KERNEL + WIDTH]):
-                            w = source_of(q, WIDTH, ow, kw)
-                            if w >= 0 and w < width:
-                                line = shifted(plane, (row + w) * inner + left)
-                                combine_strip(op, total, line, count)
-                to = (unit * columns + ow) * inner + left
-                for j in range(count):
-                    out[to + j] = total[j] / divisor
         oh, od, outer = row_after(q, oh, od, outer)
 
 
@@ -472,7 +398,7 @@ def sum_windows(args, start, stop):
     p = words(args)
     q = shifted(p, 2)
     divisor = scalar(q[INNER + 1], T)
-    over_windows(add, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop, T)
+    over_windows(add, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop)
 
 
 @kernel
@@ -480,15 +406,15 @@ def max_values(args, start, stop):
     """`max_windows` of floats without the places."""
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
-    over_windows(max, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)
+    over_windows(max, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop)
 
 
 @helper
 def place_of(q, axis, i, tap):
     """The output place whose tap is an input place, -1 if there is none."""
     shifted_place = i + q[PADDING + axis] - tap * q[DILATION + axis]
-    o = shifted_place // q[STRIDE + axis]
-    fits = o * q[STRIDE + axis] == shifted_place and o >= 0 and o < q[OUT + axis]
+    o = quotient(shifted_place, q[STRIDE + axis]) if shifted_place >= 0 else -1
+    fits = o * q[STRIDE + axis] == shifted_place and o < q[OUT + axis]
     return o if fits else -1
 
 
@@ -516,9 +442,9 @@ def spread_windows(args, start, stop):
                     total[o] = T(0)
             for kd in range(q[KERNEL]):
                 od = place_of(q, DEPTH, d, kd)
-                for kh in range(q[KERNEL + HEIGHT]):
+                for kh in range(q[KERNEL + HEIGHT] if od >= 0 else 0):
                     oh = place_of(q, HEIGHT, h, kh)
-                    if od < 0 or oh < 0:
+                    if oh < 0:
                         continue
                     line = ((outer * q[OUT] + od) * rows + oh) * columns + left
                     row = shifted(g, line * inner)
@@ -578,6 +504,7 @@ def end_of_area(o, size, places):
     return quotient((o + 1) * size + places - 1, places)
 
 
+@on_device(max_windows_in_strips)
 @on_device(max_windows)
 def max_windows_by_threads(row, n):
     """`max_windows`; a unit is a result."""
@@ -644,6 +571,7 @@ def over_windows_by_threads(op, neutral, divisor, x, out, q, n):
         out[unit] = total / divisor
 
 
+@on_device(sum_windows_in_strips)
 @on_device(sum_windows)
 def sum_windows_by_threads(row, n):
     """`sum_windows`; a unit is a result."""
@@ -651,6 +579,7 @@ def sum_windows_by_threads(row, n):
     over_windows_by_threads(add, T(0), scalar(q[INNER + 1], T), at(row[0], T), at(row[1], T), q, n)
 
 
+@on_device(max_values_in_strips)
 @on_device(max_values)
 def max_values_by_threads(row, n):
     """`max_values`; a unit is a result."""

@@ -227,7 +227,7 @@ native.register_layout(
     FAMILY=Family,
     OTHER_SIZES=OtherSizes,
     MOST_KEPT=MAX_RECIPES,
-    MOST_MET=MOST_MET_AT_ALL,
+    MOST_MET_AT_ALL=MOST_MET_AT_ALL,
 )
 forms = FormsContext(
     _form_of, None, Spec, Size, int, tuple, IN_FORMS, native.named(Spec, "form_and_numbers"), met, watchers,
