@@ -3,10 +3,11 @@
     python bench/conv.py [--threads 1,2] [--rows PATTERN] [--seconds 0.3] [--turns 3]
 
 The rows are the different convolutions of ResNet-18 (batch 8 at 224 x 224, batch 1 and 16 at 64 x 64)
-and of MobileNetV2 (batch 8 at 224 x 224). Every pass is timed alone. adjit's images have the layout
-that they have inside of a network, channels last, but for the first one; PyTorch's have its default
-and, in a column of their own, channels last. In brackets PyTorch's time divided by adjit's: above 1,
-adjit is ahead. A full run is written to bench/results/, a run of chosen rows is only printed.
+and of MobileNetV2 (batch 8 at 224 x 224), and some of few columns. Every pass is timed alone. adjit's
+images have the layout that they have inside of a network, channels last, but for the first one;
+PyTorch's have its default and, in a column of their own, channels last. In brackets PyTorch's time
+divided by adjit's: above 1, adjit is ahead. A full run is written to bench/results/, a run of chosen
+rows is only printed.
 """
 
 from __future__ import annotations
@@ -40,9 +41,15 @@ MOBILENET_V2 = (
     (32, 960, 960, 3, 1, 960), (32, 960, 160, 1, 1, 1), (32, 960, 320, 1, 1, 1),
     (32, 320, 1280, 1, 1, 1),
 )  # fmt: skip
+# Last layers, filters of images, and what is the same on the way back.
+FEW_COLUMNS = (
+    (1, 64, 3, 9, 1, 1), (1, 32, 1, 5, 1, 1), (1, 64, 3, 3, 1, 1), (1, 64, 2, 1, 1, 1),
+    (1, 3, 3, 11, 1, 3), (1, 1, 1, 21, 1, 1), (1, 3, 32, 9, 1, 1),
+)  # fmt: skip
 NETWORKS = (
     ("ResNet-18", RESNET_18, 8, 224), ("ResNet-18", RESNET_18, 1, 64),
     ("ResNet-18", RESNET_18, 16, 64), ("MobileNetV2", MOBILENET_V2, 8, 224),
+    ("few columns", FEW_COLUMNS, 4, 64),
 )  # fmt: skip
 
 

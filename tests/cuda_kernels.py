@@ -24,8 +24,9 @@ from adjit.schedule.planning.recipe import DeviceSource
 ON_THE_HOST = {
     "copy_words", "mark", "pack_keys", "attend", "attend_few", "prepare", "attend_backward", "pack_layer",
     "add_parts", "add_to_region", "copy_whole", "link_rows", "sgd_rows", "chain_rows", "add_chains",
-    "products_of_others", "few_by_few", "rows_by_vectors", "runs_by_vector", "total_of_runs", "end_of_bags",
-    "hold_to", "copy_table", "sort_short_rows", "kth_short_rows", "mode_short_rows",
+    "products_of_others", "few_by_few", "rows_by_columns", "rows_by_vectors", "runs_by_vector",
+    "total_of_runs", "end_of_bags", "hold_to", "copy_table", "sort_short_rows", "kth_short_rows",
+    "mode_short_rows",
 }  # fmt: skip
 
 

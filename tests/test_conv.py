@@ -84,6 +84,13 @@ CASES = [
     ((2, 2, 4, 5, 6), (3, 2, 2, 3, 3), {"padding": 1, "stride": (1, 2, 1)}),
     ((1, 4, 5, 4, 4), (4, 1, 3, 3, 3), {"padding": 1, "groups": 4, "stride": 2}),
     ((1, 3, 3, 4, 1), (2, 3, 2, 2, 1), {"padding": (1, 1, 0)}),
+    ((2, 20, 9, 8), (3, 20, 3, 3), {"padding": 1}),  # few columns: dot products along segments
+    ((1, 1, 30, 40), (1, 1, 9, 11), {"padding": (4, 5)}),
+    ((2, 3, 20, 30), (3, 1, 11, 11), {"padding": 5, "groups": 3}),
+    ((2, 140, 7, 7), (12, 70, 1, 1), {"groups": 2}),
+    ((1, 17, 12, 13), (4, 17, 5, 5), {"dilation": 2, "stride": 2}),
+    ((1, 20, 5, 6, 7), (2, 20, 3, 3, 3), {"padding": 1}),
+    ((3, 50, 9), (1, 50, 5), {}),
     ((3, 9), (4, 3, 3), {}),
     ((3, 8, 7), (4, 3, 3, 3), {"stride": [2]}),
     ((2, 5, 5, 5), (4, 2, 3, 3, 3), {}),
@@ -112,6 +119,9 @@ TRANSPOSED = [
     ((2, 6, 5, 5), (6, 1, 3, 3), {"stride": 2, "groups": 6, "padding": 1}),
     ((1, 3, 4, 4), (3, 2, 2, 3), {"stride": 4, "dilation": 2}),
     ((1, 2, 3, 3, 3), (2, 3, 2, 3, 2), {"stride": 2, "output_padding": 1}),
+    ((2, 40, 6, 7), (40, 3, 4, 4), {"stride": 2, "padding": 1}),
+    ((1, 32, 5, 5), (32, 1, 9, 9), {"padding": 2}),
+    ((1, 40, 3, 3), (40, 2, 2, 2), {"stride": 3}),  # phases without a tap
     ((4, 5, 6), (4, 3, 3, 3), {}),
     ((0, 4, 5, 6), (4, 3, 3, 3), {}),
 ]
@@ -157,6 +167,45 @@ def test_any_geometry(axes, batch, channels, columns, groups, is_transposed):
     agree(call, image.astype(np.float32), weight.astype(np.float32))
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.tuples(
+        *[st.tuples(st.integers(1, 14), st.integers(1, 9), SMALL, st.integers(0, 4), SMALL)] * 2
+    ),
+    st.integers(1, 40),
+    st.integers(1, 9),
+    st.sampled_from([1, 1, 3]),
+)
+def test_few_columns_of_any_geometry(axes, channels, columns, groups):
+    """Forward, and as many of the image on the way back."""
+    sizes, kernel, stride, padding, dilation = zip(*axes, strict=True)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    enough = [max(p, (r - n + 1) // 2) for p, r, n in zip(padding, reach, sizes, strict=True)]
+    call = conv(2, padding=enough, stride=stride, dilation=dilation, groups=groups)
+    for inside, outside in ((channels, columns), (columns, channels)):
+        image = sample(2, inside * groups, *sizes)
+        weight, bias = sample(outside * groups, inside, *kernel), sample(outside * groups)
+        agree_in_gradients(call, image, weight, bias, order=1)
+        agree(call, *[a.astype(np.float32) for a in (image, weight, bias)])
+
+
+def test_few_columns_are_dot_products_where_that_takes_fewer_vectors():
+    def gains(kernel: int, depth: int, columns: int, groups: int = 1) -> bool:
+        geometry = conv_plans.Geometry(
+            (1, 99, 99), (1, 99, 99), (1, kernel, kernel), (1, 1, 1), (0, 0, 0), (1, 1, 1), groups
+        )
+        phases = conv_plans.forward_phases(geometry)
+        return conv_plans.gains_by_dots(phases, depth, columns, groups, lanes=16)
+
+    assert gains(9, 64, 3)
+    assert gains(1, 64, 1)
+    assert gains(11, 1, 1)
+    assert gains(11, 1, 1, groups=3)  # of which no vector of channels would be full
+    assert not gains(3, 1, 2)  # vectors with three numbers in them
+    assert not gains(9, 64, 16)
+    assert not gains(11, 1, 1, groups=16)
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_gradients_of_gradients(axes):
     def tensor(*shape):
@@ -193,6 +242,9 @@ LAYOUTS = {
         ((3, 33, 4, 5), (35, 33, 1, 1), {}),
         ((2, 18, 6, 6), (18, 1, 3, 3), {"padding": 1, "groups": 18}),
         ((2, 18, 6, 6), (18, 1, 3, 3), {"groups": 18}),
+        ((2, 20, 6, 6), (2, 20, 3, 3), {"padding": 1}),
+        ((2, 3, 9, 16), (3, 1, 3, 11), {"groups": 3}),
+        ((2, 2, 9, 20), (1, 2, 5, 11), {}),
     ],
 )
 def test_layouts(layout, image, weight, options):
@@ -229,6 +281,7 @@ def test_bits_do_not_depend_on_threads():
         ((2, 96, 30, 30), (96, 1, 3, 3), {"padding": 1, "groups": 96}),
         ((2, 128, 4, 4), (256, 128, 3, 3), {"padding": 1}),
         ((1, 128, 4, 4), (256, 128, 3, 3), {"padding": 1}),
+        ((2, 64, 40, 40), (3, 64, 9, 9), {"padding": 4}),
     ]
     threads = adjit.get_num_threads()
     results = []
@@ -288,6 +341,7 @@ def test_large_cases():
         ((1, 3, 70, 70), (32, 3, 3, 3), {"padding": 1, "stride": 2}),
         ((2, 40, 40, 40), (40, 1, 5, 5), {"padding": 2, "groups": 40, "stride": 2}),
         ((1, 300, 2, 2), (301, 300, 3, 3), {"padding": 1}),
+        ((2, 64, 40, 40), (3, 64, 9, 9), {"padding": 4}),
     ]:
         arrays = [rng.standard_normal(shape, np.float32) for shape in (image, weight)]
         found = []

@@ -301,6 +301,7 @@ MISSING = {
     "pack_keys",
     "pack_layer",
     "prepare",
+    "rows_by_columns",
     "rows_by_vectors",
     "sgd_rows",
     "sort_short_rows",

@@ -466,7 +466,7 @@ def test_an_activation_after_a_product(rows, plans):
 
 
 # Image, weight, options: few pixels, masked columns, boxes of lines, several blocks of depth, groups,
-# phases, and depthwise ones of an odd number of pixels.
+# phases, depthwise ones of an odd number of pixels, and few columns.
 CONVOLUTIONS = [
     ((1, 5, 2, 3), (70, 5, 3, 3), {"padding": 1}),
     ((2, 3, 9, 7), (37, 3, 3, 3), {"padding": 1}),
@@ -476,6 +476,8 @@ CONVOLUTIONS = [
     ((1, 35, 5, 7), (35, 1, 3, 3), {"groups": 35, "padding": 1}),
     ((2, 3, 5, 5), (3, 4, 3, 3), {"stride": 2, "transposed": True}),
     ((1, 18, 5, 5), (18, 1, 3, 3), {"groups": 18, "stride": 2, "transposed": True}),
+    ((2, 40, 7, 9), (3, 40, 3, 3), {"padding": 1}),
+    ((1, 3, 9, 14), (3, 1, 9, 9), {"groups": 3, "padding": 4}),
 ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import adjit
 from adjit.ops import matmul as products
-from adjit.ops.matmul import plan_few, plan_product
+from adjit.ops.matmul import plan_few, plan_few_columns, plan_product
 from adjit.schedule.jit import cache
 
 rng = np.random.default_rng(0)
@@ -722,6 +722,40 @@ def test_products_of_depth_one_are_those_of_elements():
         assert turned.numpy().tobytes() == found.tobytes()
     bias, x, y = sample(90), sample(200, 1), sample(1, 90)
     agree(lambda T, b, x, y: T.addmm(b, x, y, beta=2, alpha=3), bias, x, y)
+
+
+@pytest.mark.parametrize("columns", range(2, 14))
+def test_rows_by_a_few_columns(columns):
+    """By a weight, whose numbers lie in the order in which they are summed, or as they lie otherwise."""
+    for rows, depth, dtype in ((5, 130, "float32"), (33, 65, "float32"), (700, 130, "float64")):
+        x, w, b = (sample(*s).astype(dtype) for s in ((rows, depth), (columns, depth), (columns,)))
+        agree(lambda T, x, w: x @ w.T, x, w)
+        agree(lambda T, x, w, b: T.nn.functional.linear(x, w, b), x, w, b)
+        agree(lambda T, x, w: x[1:, 3:] @ w.T[3:], x, w)
+        agree(lambda T, x, w: x[:1].expand(x.shape) @ w.T, x, w)
+        agree(lambda T, x, w: x.T.contiguous().T @ w.T, x, w)
+        agree(lambda T, x, w: x @ w.T.contiguous(), x, w)
+        agree(lambda T, x, w: T.stack([x, x + 1, x]) @ w.T, x, w)
+        agree(lambda T, x, w: T.stack([x, x + 1, x])[:, :, None] @ w.T, x, w)
+        agree(lambda T, x, w: T.stack([x, x + 1]) @ T.stack([w, w - 1]).transpose(1, 2), x, w)
+    agree_in_gradients(
+        lambda T, x, w: x @ w.T, sample(9, 130).astype("d"), sample(columns, 130).astype("d")
+    )
+
+
+@pytest.mark.cpu
+def test_a_few_columns_are_dot_products_where_that_takes_fewer_multiply_adds():
+    def is_by_dots(rows: int, depth: int, columns: int) -> bool:
+        weight = (depth, columns), (1, depth)
+        plan = plan_few_columns(adjit.float32, (rows, depth), (depth, 1), *weight)
+        return plan is not None
+
+    lanes = gemm_tile.lanes_of(4)
+    assert is_by_dots(100, 40 * lanes, 2)
+    assert is_by_dots(100, 40 * lanes, lanes // 2)
+    assert not is_by_dots(100, 40 * lanes, 1)
+    assert not is_by_dots(100, 40 * lanes, lanes + 1)
+    assert not is_by_dots(100, 4, 2)
 
 
 @pytest.mark.cpu

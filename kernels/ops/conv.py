@@ -26,6 +26,9 @@ the way back, products of the gradient and the weight are added up where the tap
 With one channel in and out of each group (depthwise) no matrix is left; these have tiles of their own,
 which multiply vectors of channels.
 
+Of a few columns a vector would hold hardly anything: dot products are made of them, along what a pixel
+sees.
+
 Measured on one core of Zen 4 (peak 118 GFLOP/s in float32) beside PyTorch with oneDNN, on its default
 layout and on channels last, by the processor's time; `bench/conv.py` prints a whole table. GFLOP/s:
 
@@ -87,7 +90,7 @@ PASS = (
     "weight_group", "weight_column", "weight_depth", "weight_taps",
     "manner", "chunks", "sum_chunk", "sum_group", "sum_column", "sum_step",
     "shared_bytes", "slot_bytes", "part", "phases",
-    "finishes", "scale", "shift", "residual", "bounds",
+    "finishes", "scale", "shift", "residual", "bounds", "dot_rows",
 )  # fmt: skip
 (
     ITEM_BYTES, PACK, PACK_PLACES, MULTIPLY, BATCH, GROUPS, DEPTH, COLUMNS, PANEL, PANELS,
@@ -99,7 +102,7 @@ PASS = (
     HAS_BIAS, SIDE_BY_SIDE, PACKS, SKIPS, WEIGHT_GROUP, WEIGHT_COLUMN, WEIGHT_DEPTH, WEIGHT_TAPS,
     MANNER, CHUNKS, SUM_CHUNK, SUM_GROUP, SUM_COLUMN, SUM_STEP,
     SHARED_BYTES, SLOT_BYTES, PART, PHASES,
-    FINISHES, SCALE, SHIFT, RESIDUAL, BOUNDS,
+    FINISHES, SCALE, SHIFT, RESIDUAL, BOUNDS, ROWS_OF_DOTS,
 ) = range(len(PASS))  # fmt: skip
 FIRST_PHASE = len(PASS)
 
@@ -118,8 +121,9 @@ PHASE = (
 PHASE_WORDS = len(PHASE)
 
 # How a weight is packed: by squares of its columns and (depth, taps), which are all of a phase and in
-# C order; number by number, where neighbours are columns or depths of other taps; or tap by tap.
-SQUARES, NUMBERS, LINES = range(3)
+# C order; number by number, where neighbours are columns or depths of other taps; tap by tap; or, for
+# dot products, each column for itself.
+SQUARES, NUMBERS, LINES, APART = range(4)
 
 # How `correlate` makes a product: columns of the result are those of the segments, or of the weight in
 # its own order, which takes a copy of every number that a pixel sees, or the channels of `g`.
@@ -278,6 +282,20 @@ def slot_of(scratch, c, start):
 
 
 @helper
+def pack_columns(weight, c, phase, group, panel, target, kind):
+    """`pack_panel`, each column for itself."""
+    size, depth, along = c[ITEM_BYTES], c[DEPTH], c[WEIGHT_DEPTH]
+    column = panel * c[PANEL]
+    for j in range(min(c[PANEL], c[COLUMNS] - column)):
+        first = group * c[WEIGHT_GROUP] + (column + j) * c[WEIGHT_COLUMN]
+        packed = at(target + j * quotient(phase[PANEL_BYTES], c[PANEL]), kind)
+        for tap in range(phase[TAPS]):
+            here = shifted(at(weight + first * size, kind), c[phase[TAP_LIST] + tap])
+            for k in range(depth):
+                packed[tap * depth + k] = here[k * along]
+
+
+@helper
 def pack_panel(weight, c, phase, group, panel, target, kind):
     """A panel of columns of the weight, the taps of a phase one after the other."""
     size, depth, line = c[ITEM_BYTES], c[DEPTH], c[WEIGHT_COLUMN]
@@ -308,6 +326,8 @@ def pack_panel(weight, c, phase, group, panel, target, kind):
                     c[PACK_PLACES],
                     (here, line, rest, count, places, first * size, source + ahead * size),
                 )
+    elif c[MANNER] == APART:
+        pack_columns(weight, c, phase, group, panel, target, kind)
     elif c[MANNER] == NUMBERS:
         for k in range(depth):
             for tap in range(taps):
@@ -397,6 +417,9 @@ def convolve(args, start, stop):
         else:
             packed = scratch + phase[PACKED_BYTES] + (group * panels + panel) * phase[PANEL_BYTES]
         added = bias + offset if c[HAS_BIAS] else 0
+        by_dots, row, beside = False, c[PANEL], c[SIDE_BY_SIDE]
+        if c[ROWS_OF_DOTS]:
+            by_dots, row, beside = True, 1, quotient(phase[PANEL_BYTES], c[PANEL])
         lines = box[SIZES + 2] if c[SKIPS] else 1
         first_line = 0
         while first_line < lines:
@@ -406,25 +429,25 @@ def convolve(args, start, stop):
                 c, phase, box[CORNER + 2] + last_line
             ):
                 last_line += 1
-            # A row too many writes where the next lines will write.
+            # A pixel too many writes where the next lines will write.
             first, last = count * first_line // lines, count * last_line // lines
-            tall = tile_height(last - first, columns * size)
+            tall = c[ROWS_OF_DOTS] if by_dots else tile_height(last - first, columns * size)
             list_of = args + 8 * (5 + phase[SEGMENT_LIST])
-            panel_now = packed + low * words(list_of)[1] * c[PANEL]
+            panel_now = packed + low * words(list_of)[1] * row
             k = low
             while k < high or k == low:
                 segments = list_of + 16 * k
                 together, nbytes = 0, 0
-                while nbytes < DEPTH_BLOCK * size and k + together < high:
+                while (nbytes < DEPTH_BLOCK * size or by_dots) and k + together < high:
                     nbytes += words(segments)[2 * together + 1]
                     together += 1
-                for row in range(first, last, tall):
+                for pixel in range(first, last, tall):
                     call(c[MULTIPLY], (
-                        min(tall, last - row), columns, pixels + 8 * row, segments, together,
-                        panel_now, added, targets + 8 * row, offset, k - low, c[SIDE_BY_SIDE],
+                        min(tall, last - pixel), columns, pixels + 8 * pixel, segments, together,
+                        panel_now, added, targets + 8 * pixel, offset, k - low, beside,
                         after if k + together >= high else nothing,
                     ))  # fmt: skip
-                panel_now += nbytes * c[PANEL]
+                panel_now += nbytes * row
                 k += max(together, 1)
             first_line = last_line
 

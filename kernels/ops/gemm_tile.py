@@ -320,19 +320,43 @@ class TileCode:
     def store_some(
         self, value: ir.Value, address: TileNumber, mask: ir.Value, is_whole: ir.Value | None = None
     ) -> None:
-        """The lanes of a mask, of which `is_whole` says where it is known that they are all.
+        """The first lanes, those of a mask, of which `is_whole` says where it is known that they are all.
 
         Without AVX-512 a masked store takes twelve times as long as a whole one.
         """
-        name, place = f"llvm.masked.store.{self.suffix}.p0", self.place(address)
-        if is_whole is None or MASKS_STORES:
+        if MASKS_STORES:
+            name, place = f"llvm.masked.store.{self.suffix}.p0", self.place(address)
             self.intrinsic(name, ir.VoidType(), value, place, I32(self.size), mask)
+            return
+        if is_whole is None:
+            self._store_halves(value, address, mask)
             return
         with self.either(is_whole) as (whole, some):
             with whole:
                 self.store(value, address)
             with some:
-                self.intrinsic(name, ir.VoidType(), value, place, I32(self.size), mask)
+                self._store_halves(value, address, mask)
+
+    def _store_halves(self, value: ir.Value, address: TileNumber, mask: ir.Value) -> None:
+        """The first lanes, by stores of half as many each time."""
+        builder = self.builder
+        bits = builder.zext(builder.bitcast(mask, ir.IntType(self.lanes)), I64)
+        count = TileNumber(builder, self.intrinsic("llvm.ctpop.i64", I64, bits))
+        width = self.lanes
+        while width:
+            before = builder.block
+            with self.when((count & width).differs(0)):
+                first = ir.Constant(ir.VectorType(I32, width), [*range(width)])
+                part = builder.shuffle_vector(value, value, first)
+                builder.store(part, self.place(address, part.type), align=self.size)
+                rest = self.shuffle(value, value, [*range(width, self.lanes), *[0] * width])
+                behind, last = address + width * self.size, builder.block
+            joined = [builder.phi(self.type), builder.phi(I64)]
+            for phi, old, new in zip(joined, (value, address.ir), (rest, behind.ir), strict=True):
+                phi.add_incoming(old, before)
+                phi.add_incoming(new, last)
+            value, address = joined[0], TileNumber(builder, joined[1])
+            width //= 2
 
 
 def parsed(module: ir.Module, machine: Any) -> Any:

@@ -10,7 +10,7 @@ CPU side first, the CUDA side at the end.
 import math
 from operator import add, mul
 
-from ..language.abi import T, at, helper, kernel, shifted, words
+from ..language.abi import T, at, call, helper, kernel, shifted, stack_words, words
 from ..language.device import block, blocks, on_device, thread
 from ..language.lanes import (
     LANES,
@@ -24,6 +24,7 @@ from ..language.lanes import (
     stack,
     store,
 )
+from .conv_tile import TALLEST
 
 # Elements of the vector whose products are added up before the sum goes to the total; columns.
 RUN, COLUMN_RUN = 2048, 512
@@ -210,6 +211,29 @@ def rows_by_vectors(args, start, stop):
             shifted(out, entry * vectors * rows), rows, first, last, columns, T,
         )  # fmt: skip
         unit += last - first
+
+
+@kernel
+def rows_by_columns(args, start, stop):
+    """out = matrix @ columns for a matrix that lies by rows and a few columns; a unit is a row.
+
+    What a tile of `dot_tile.py` does for the pixels of a convolution.
+    """
+    p = words(args)
+    size, depth, step, columns, apart, panel, tall = p[4], p[5], p[6], p[7], p[8], p[9], p[10]
+    lines, targets = stack_words(TALLEST), stack_words(TALLEST)
+    segment, nothing = stack_words(2), stack_words(1)
+    words(segment)[0], words(segment)[1], words(nothing)[0] = 0, depth * size, 0
+    for i in range(start, stop, tall):
+        rows = min(tall, stop - i)
+        for k in range(rows):
+            words(lines)[k] = p[0] + (i + k) * step * size
+            words(targets)[k] = p[2] + (i + k) * columns * size
+        for j in range(0, columns, panel):
+            call(p[3], (
+                rows, min(panel, columns - j), lines, segment, 1, p[1] + j * apart * size, 0, targets,
+                j * size, 0, apart * size, nothing,
+            ))  # fmt: skip
 
 
 @helper

@@ -11,11 +11,12 @@ from ..dtypes import dtype
 from ..graph.node import Spec
 from ..kernels.language import processor
 from ..kernels.ops import conv as kernels
-from ..kernels.ops import conv_tile, gemm_tile
+from ..kernels.ops import conv_tile, dot_tile, gemm_tile
 from ..schedule.jit.cache import addresses
 from ..schedule.jit.modules import emitted
 from ..shapes import Shape, numel
 from ..unknown import cached
+from .dots import are_worth_it, panel_of, segment_dots
 
 GRAIN = 1 << 18  # multiplications below which a part is not worth a thread
 PACK_GRAIN = 1 << 15
@@ -24,6 +25,11 @@ FEW = 16  # pixels of a convolution whose weight is not packed, at most
 FEW_PIXELS = 48  # of a box at least, where the image has as many
 BOXES = 8  # units that a convolution is cut into at least, where that leaves FEW_PIXELS
 REGION_BYTES = 1 << 20  # at most, where boxes can be made smaller
+DOT_PIXELS = 1 << 10  # of a box whose few columns are dot products
+FOLD, DOT_GAIN = (
+    3,
+    1.5,
+)  # vectors that a dot product takes beside its own, and how much less they have to be
 DEPTHWISE_BYTES = 1 << 18  # of the pixels of a depthwise box
 SKIPPING = 6  # times the taps of an axis: images of fewer lines leave out lines that are zeros
 SUM_BYTES = 1 << 21  # of the sums of several chunks
@@ -172,11 +178,12 @@ class ConvLayout:
 
     def __init__(
         self, kind: dtype, source: Shape, strides: Shape, depth: int, phases: list[Phase],
-        step: Shape, room: int, *, is_depthwise: bool,
+        step: Shape, room: int, *, is_depthwise: bool, joins: bool = False,
     ) -> None:  # fmt: skip
         self.size, self.depth, self.phases = kind.itemsize, depth, phases
         self.batch, self.sizes = source[0], source[2:]
-        self.copies = depth > 1 and strides[1] != 1
+        # Where taps have to join, they are copied side by side.
+        self.copies = (depth > 1 and strides[1] != 1) or (joins and strides[4] != depth)
         for phase in phases:
             for axis, size, apart in zip(phase, self.sizes, step, strict=True):
                 last = (axis.extent - 1) * apart + axis.start + axis.reach - 1
@@ -292,6 +299,20 @@ def parts_of(units: int, work: int, threads: int) -> tuple[int, int]:
     return grain, max(units // grain, 1)
 
 
+def gains_by_dots(phases: list[Phase], depth: int, columns: int, groups: int, lanes: int) -> bool:
+    """Whether few columns are dot products along what a pixel sees: else they are a few lanes of a vector."""
+    numbers = vectors = 0
+    for phase in phases:
+        along = len(phase[2].taps)
+        together = along if phase[2].apart == 1 else 1
+        segments = numel(len(axis.taps) for axis in phase) // max(together, 1)
+        numbers += segments * together * depth
+        vectors += segments * -(-together * depth // lanes)
+    if depth == columns == 1 < groups:  # vectors of channels are what others are
+        columns = groups
+    return are_worth_it(columns, lanes, vectors / len(phases), numbers / len(phases))
+
+
 @cached(4096)
 def plan_convolve(
     image: Spec, filters: Spec, given: Geometry, threads: int, *, is_backward: bool, has_bias: bool
@@ -307,8 +328,11 @@ def plan_convolve(
     out = geometry.image if is_backward else geometry.out
     one = (1, 1, 1)
     step, apart = (one, geometry.stride) if is_backward else (geometry.stride, one)
-    is_depthwise = depth == columns == 1 < groups
+    by_dots = gains_by_dots(phases, depth, columns, groups, gemm_tile.lanes_of(size))
+    is_depthwise = depth == columns == 1 < groups and not by_dots
     panel = gemm_tile.WIDTH * gemm_tile.lanes_of(size)
+    if by_dots:
+        panel = panel_of(columns)
     panels = -(-columns // panel)
     pixels = source[0] * numel(out) // len(phases)
     if source[0] * numel(geometry.out) <= FEW and filters.contiguous and not is_depthwise:
@@ -317,11 +341,16 @@ def plan_convolve(
     seen = groups if is_depthwise else depth
     if is_depthwise:
         most = max(PIXELS, DEPTHWISE_BYTES // (seen * size))
+    elif by_dots:
+        most = DOT_PIXELS
     else:  # few columns do little with what is copied, of which larger boxes share more
         most = PIXELS * max(1, panel // (2 * columns))
     room = pixels // BOXES if is_depthwise else pixels * panels * groups // BOXES
     room = max(FEW_PIXELS, min(most, room))
-    layout = ConvLayout(kind, source, strides, seen, phases, step, room, is_depthwise=is_depthwise)
+    layout = ConvLayout(
+        kind, source, strides, seen, phases, step, room, is_depthwise=is_depthwise,
+        joins=by_dots and kernel[2] > 1,
+    )  # fmt: skip
     total = columns * groups
     target = dense_last(out, total)
     packed = 0
@@ -334,6 +363,9 @@ def plan_convolve(
         if is_depthwise:
             seen_at = layout.offsets(phase)
             panel_bytes = rounded(len(places) * total * size)
+        elif by_dots:
+            seen_at = [*itertools.chain.from_iterable(layout.segments(phase))]
+            panel_bytes = rounded(len(places) * depth * size) * panel
         else:
             seen_at = [*itertools.chain.from_iterable(layout.segments(phase))]
             # `pack` writes whole squares, and threads must not write into each other's panels.
@@ -361,13 +393,16 @@ def plan_convolve(
         and all(layout.has_lines(phase) for phase in phases)
     )
     tiles = functions(kind)
-    manner = kernels.LINES
-    if filters.contiguous and numel(kernel) > 1:
+    multiply = tiles["depthwise_rows" if is_depthwise else "rows"]
+    if by_dots:
+        multiply = segment_dots(kind)
+    manner = kernels.APART if by_dots else kernels.LINES
+    if filters.contiguous and numel(kernel) > 1 and not by_dots:
         manner = kernels.NUMBERS if is_backward else kernels.SQUARES
     words = layout.lay(
         lists, phase_words,
         pack=tiles["pack"], pack_places=tiles["pack_places"],
-        multiply=tiles["depthwise_rows" if is_depthwise else "rows"],
+        multiply=multiply, dot_rows=by_dots and dot_tile.dot_rows(panel),
         groups=groups, columns=columns, panel=panel, panels=panels,
         **numbered("out", (target[0], *[n * s for n, s in zip(target[1:], apart, strict=True)])),
         has_bias=has_bias, manner=manner, packs=packs, skips=skips,
