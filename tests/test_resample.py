@@ -289,6 +289,12 @@ def test_a_tap_of_weight_0_is_not_read(places: int) -> None:
     )
 
 
+def test_mean_of_one_infinite_line() -> None:
+    x = np.float32([[[[1, 2, 3], [np.inf, 3, -np.inf], [4, 5, 6]]]])
+    for size in (2, 4, 6):
+        agree(lambda T, t, n=size: T.nn.functional.adaptive_avg_pool2d(t, (n, 3)), x)
+
+
 # ---------------------------------------------------------------- unfold, fold, shuffles
 
 

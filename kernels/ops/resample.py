@@ -334,12 +334,13 @@ def mix_axis(args, start, stop):
         if inner > 1 and taps == 2:
             near, far = weights[o], weights[places + o]
             a, b = shifted(source, indices[o] * inner), shifted(source, indices[places + o] * inner)
-            if near == T(0):
-                a = b
-            if far == T(0):
-                b = a
-            for j in range(inner):
-                target[j] = near * a[j] + far * b[j]
+            if near == T(0) or far == T(0):  # 0 times infinity would be NaN
+                weight, line = (far, b) if near == T(0) else (near, a)
+                for j in range(inner):
+                    target[j] = weight * line[j]
+            else:
+                for j in range(inner):
+                    target[j] = near * a[j] + far * b[j]
             continue
         for left in range(0, size, STRIP):
             width = min(STRIP, size - left)
