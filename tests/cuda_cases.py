@@ -89,6 +89,7 @@ CASES = {
     "padded": lambda: F.pad(normal(2, 3), (1, 1)),
     "unfolded": lambda: F.unfold(normal(1, 2, 5, 5), 3),
     "largest in windows": lambda: F.max_pool2d(normal(1, 2, 6, 6), 2),
+    "largest in windows of padding": lambda: F.max_pool1d(normal(1, 2, 2), 2, 1, 1, 3, return_indices=True),
     "mean of windows": lambda: F.avg_pool2d(normal(1, 2, 6, 6), 2),
     "resized": lambda: F.interpolate(normal(1, 2, 4, 4), scale_factor=2),
     "uniform numbers": lambda: adjit.rand(300),

@@ -445,6 +445,7 @@ def test_index_select():
     agree(lambda T, x: x.index_select(1, T.tensor(1)), numbers(2, 3, 4))
     agree(lambda T, x: x.index_select(0, T.tensor(0)), np.array(5.0))
     agree(lambda T, x: x.t().index_select(0, index(T, 2, 0)), numbers(3, 4))
+    agree(lambda T, x: x[:0, :, :2].index_select(0, T.tensor([], dtype=T.int64)), numbers(2, 3, 4))
     agree(lambda T, x: x.index_select(1, T.tensor([], dtype=T.int32)), numbers(2, 3))
     agree_in_gradients(lambda T, x: x.index_select(1, index(T, 2, 0, 2)), numbers(2, 3, 4))
     for call in (

@@ -68,6 +68,26 @@ def test_max_pool(n: int, layout: Callable[[Any], Any]) -> None:
 
 
 @layouts
+def test_windows_without_an_element(layout: Callable[[Any], Any]) -> None:
+    """All taps lie in the padding; PyTorch's backward writes outside of the gradient for them."""
+    x = normal(1, 2, 2, 40)
+    for stride in (1, 3, 5):
+        given = {"kernel_size": 2, "stride": stride, "padding": 1, "dilation": (3, 2)}
+        for dtype in (np.float32, np.int64):
+            agree(
+                lambda T, t, given=given: functional(T).max_pool2d(
+                    layout(t), return_indices=True, **given
+                )[0],
+                x.astype(dtype),
+            )
+        leaf = adjit.tensor(x, requires_grad=True)
+        out = adjit.nn.functional.max_pool2d(layout(leaf), **given)
+        assert out.isinf().any()
+        out.sum().backward()
+        assert not leaf.grad.any()
+
+
+@layouts
 @every_n
 def test_avg_pool(n: int, layout: Callable[[Any], Any]) -> None:
     x = normal(*SHAPES[n])

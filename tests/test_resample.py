@@ -289,6 +289,27 @@ def test_a_tap_of_weight_0_is_not_read(places: int) -> None:
     )
 
 
+def test_mean_of_one_infinite_line() -> None:
+    x = np.float32([[[[1, 2, 3], [np.inf, 3, -np.inf], [4, 5, 6]]]])
+    for size in (2, 4, 6):
+        agree(lambda T, t, n=size: T.nn.functional.adaptive_avg_pool2d(t, (n, 3)), x)
+
+
+def test_an_infinite_gradient_of_an_area_reaches_no_other() -> None:
+    for shape, size in (((1, 2, 8), 6), ((1, 2, 7, 5), (4, 3)), ((1, 2, 4, 7, 8), (6, 4, 6))):
+        name = f"adaptive_avg_pool{len(shape) - 2}d"
+        x = RANDOM.standard_normal(shape)
+        found = []
+        for library in (adjit, torch):
+            leaf = library.tensor(x, requires_grad=True)
+            out = getattr(library.nn.functional, name)(leaf, size)
+            weights = np.ones(tuple(out.shape))
+            weights[0, 1] = np.inf
+            out.backward(library.tensor(weights))
+            found.append(leaf.grad.numpy())
+        np.testing.assert_allclose(*found, rtol=1e-12)
+
+
 # ---------------------------------------------------------------- unfold, fold, shuffles
 
 

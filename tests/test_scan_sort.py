@@ -251,6 +251,16 @@ def test_order_statistics_of_long_rows(dtype: str) -> None:
                 agree(lambda T, t, k=length - 1: t.kthvalue(k)[0], rows)
 
 
+def test_a_rank_at_the_end_of_bounds_that_close_in() -> None:
+    """Elements just above the bounds would be counted with the last ones within them."""
+    spread = [0, *np.repeat(np.arange(1025, 2048), 2), *[2048] * 500, *range(1 << 19, 1 << 20, 256)]
+    rows = np.array([spread, spread], np.int32)
+    rows[0] -= 1 << 20  # what a search has kept is smaller than all of the next one's
+    for k in (2042, 2045, 2046, 2047, 2048):
+        agree(lambda T, t, k=k: t.kthvalue(k)[0], rows)
+        agree(lambda T, t, k=k: t.topk(k)[0], -rows)
+
+
 def test_mode() -> None:
     x = RANDOM.integers(0, 5, (6, 40))
     for d in (0, 1):

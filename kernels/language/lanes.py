@@ -13,6 +13,7 @@ The operators known to `combine` and `fold` are `operator.add`, `operator.sub`, 
 `operator.truediv`, `max` and `min`; these two keep a NaN, whichever side it comes from.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from operator import add, mul, sub, truediv
 from typing import Any
@@ -249,6 +250,18 @@ def size_of(typingctx: Any, dtype: Any) -> Any:
         return ir.Constant(ir.IntType(64), dtype.dtype.bitwidth // 8)
 
     return types.int64(dtype), codegen
+
+
+@intrinsic
+def least_of(typingctx: Any, dtype: Any) -> Any:
+    """The number that no other of a dtype is below: of floats, minus infinity."""
+    kind = dtype.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        least = kind.minval if isinstance(kind, types.Integer) else -math.inf
+        return ir.Constant(context.get_value_type(kind), least)
+
+    return kind(dtype), codegen
 
 
 @intrinsic

@@ -36,6 +36,7 @@ from ..language.lanes import (
     first_equal,
     fold_numbers,
     keep_larger_lanes,
+    least_of,
     load_block,
     load_over,
     spread,
@@ -90,7 +91,7 @@ def largest_of_windows(plane, q, along, od, oh, first, whole, T, Y):
     """
     depth, height = q[SIZE], q[SIZE + HEIGHT]
     width, taps, stride, apart = along
-    best, where = spread(T(0)), spread(Y(-1))
+    best, where = spread(least_of(T)), spread(Y(-1))
     for kd in range(q[KERNEL]):
         d = source_of(q, DEPTH, od, kd)
         for kh in range(q[KERNEL + HEIGHT]):
@@ -513,7 +514,7 @@ def max_windows_by_threads(row, n):
     for unit in range(first_unit(), results_of(q, n), all_threads()):
         outer, od, oh, ow, channel = window_of(q, unit)
         plane = shifted(x, outer * depth * height * width * inner + channel)
-        best, where = T(0), Y(-1)
+        best, where = least_of(T), Y(-1)
         for kd in range(q[KERNEL]):
             d = source_of(q, DEPTH, od, kd)
             for kh in range(q[KERNEL + HEIGHT]):

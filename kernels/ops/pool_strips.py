@@ -6,7 +6,7 @@ Memory, geometry and places are those of `pool.py`, whose kernels these stand fo
 import math
 
 from ..language.abi import T, Y, at, helper, kernel, scalar, shifted, words
-from ..language.lanes import stack
+from ..language.lanes import least_of, stack
 
 STRIP = 128  # places of a row, or channels, that one pass takes
 
@@ -91,7 +91,7 @@ def max_windows_in_strips(args, start, stop):
             for left in range(0, across, STRIP):
                 count = min(STRIP, across - left)
                 for j in range(count):
-                    best[j] = T(0)
+                    best[j] = least_of(T)
                     where[j] = Y(-1)
                 for kd in range(q[KERNEL]):
                     d = source_of(q, DEPTH, od, kd)

@@ -288,10 +288,15 @@ def sum_of_run(line, first, last, T):
 
 
 @helper
+def weighted(value, weight, T):
+    """A value by the weight of a tap, one of weight 0 being none: infinity would become NaN."""
+    return weight * value if weight != T(0) else T(0)
+
+
+@helper
 def tap(source, indices, weights, k, T):
     """What a tap of the table adds."""
-    weight = weights[k]
-    return weight * source[indices[k]] if weight != T(0) else T(0)
+    return weighted(source[indices[k]], weights[k], T)
 
 
 @helper
@@ -334,12 +339,13 @@ def mix_axis(args, start, stop):
         if inner > 1 and taps == 2:
             near, far = weights[o], weights[places + o]
             a, b = shifted(source, indices[o] * inner), shifted(source, indices[places + o] * inner)
-            if near == T(0):
-                a = b
-            if far == T(0):
-                b = a
-            for j in range(inner):
-                target[j] = near * a[j] + far * b[j]
+            if near == T(0) or far == T(0):  # 0 times infinity would be NaN
+                weight, line = (far, b) if near == T(0) else (near, a)
+                for j in range(inner):
+                    target[j] = weight * line[j]
+            else:
+                for j in range(inner):
+                    target[j] = near * a[j] + far * b[j]
             continue
         for left in range(0, size, STRIP):
             width = min(STRIP, size - left)
@@ -349,8 +355,7 @@ def mix_axis(args, start, stop):
                 for t in range(taps):
                     w, k = shifted(weights, t * places + left), shifted(indices, t * places + left)
                     for j in range(width):
-                        value = w[j] * source[k[j]]
-                        total[j] += value if w[j] != T(0) else T(0)
+                        total[j] += weighted(source[k[j]], w[j], T)
             else:
                 for t in range(taps):
                     weight = weights[t * places + o]
@@ -398,9 +403,9 @@ def spread_axis(args, start, stop):
             for t in range(taps):
                 w, k = shifted(weights, t * places), shifted(indices, t * places)
                 for o in range(first):
-                    target[k[o]] += w[o] * source[o]
+                    target[k[o]] += weighted(source[o], w[o], T)
                 for o in range(last, places):
-                    target[k[o]] += w[o] * source[o]
+                    target[k[o]] += weighted(source[o], w[o], T)
         elif kind <= NEAREST_EXACT:
             o = 0
             for i in range(length):

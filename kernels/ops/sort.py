@@ -353,8 +353,9 @@ def select_key(x, begin, length, rank, flip):
                 counts[2 * I((kept[i] - low) >> shift) + (i & 1)] += 1
         else:
             for i in range(length):
-                digit = ((sort_key(x[begin + i]) ^ flip) - low) >> shift
-                counts[2 * I(digit) + (i & 1) if digit < U(digits) else 2 * digits + (i & 15)] += 1
+                away = (sort_key(x[begin + i]) ^ flip) - low
+                digit = 2 * I(away >> shift) + (i & 1)
+                counts[digit if away <= high - low else 2 * digits + (i & 15)] += 1
         digit = 0
         while rank >= counts[2 * digit] + counts[2 * digit + 1]:
             rank -= counts[2 * digit] + counts[2 * digit + 1]

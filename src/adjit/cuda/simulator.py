@@ -235,6 +235,11 @@ def _combine(op: Any, a: Any, b: Any) -> Any:
     return op(a, b)
 
 
+def _least_of(dtype: Any) -> Any:
+    kind = np.dtype(dtype)
+    return kind.type(-np.inf if kind.kind == "f" else np.iinfo(kind).min)
+
+
 def _sort_key(value: Any) -> Any:
     """A key has the bits of what lies in memory."""
     return _on_host(sort.sort_key, 1)(getattr(value, "stored", type(value))(value))
@@ -248,6 +253,7 @@ def _natural(value: Any) -> int:
 
 ELSEWHERE: dict[int, Callable[..., Any]] = {  # functions for the CPU's compiler, and what they do
     id(lanes.combine): _combine,
+    id(lanes.least_of): _least_of,
     id(abi.bits_of_float): lambda value: np.float64(value).view(np.int64),
     id(abi.quotient): lambda a, b: _natural(a) // _natural(b),
     id(abi.remainder): lambda a, b: _natural(a) % _natural(b),

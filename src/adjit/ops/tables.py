@@ -12,7 +12,7 @@ from ..graph.launch import launch
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe, Step
-from ..shapes import Shape, broadcast_shapes, coalesce, numel
+from ..shapes import Shape, broadcast_shapes, coalesce, contiguous_strides, numel
 from ..tensor import Tensor
 from . import creation
 from .joining import stack
@@ -99,8 +99,8 @@ class IndexedTable:
         outer = merged(shape[:first], strides[:first])
         inner = merged(shape[after:], strides[after:])
         if outer is None or inner is None:
-            x = x.contiguous()
-            strides = tuple(x._spec.strides)
+            # A tensor without elements is contiguous whatever its strides are.
+            x, strides = x.contiguous(), contiguous_strides(shape)
             outer = merged(shape[:first], strides[:first])
             inner = merged(shape[after:], strides[after:])
             assert outer is not None

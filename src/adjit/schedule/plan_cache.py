@@ -54,10 +54,8 @@ class PlanEntry:
 entries: dict[Any, PlanEntry] = {}  # by the key of the structure, the one used last at the end
 # How often structures were seen that have come too rarely for a plan, by the hash of their key: that of 200
 # operations takes 10 KB, and where graphs never repeat it would be kept for nothing. If two have one hash,
-# one of them gets its plan too early.
-rare: OrderedDict[int, int] = (
-    OrderedDict()
-)  # a dict would look for the oldest among those that have gone
+# one of them gets its plan too early. (A dict would look for the oldest among those that have gone.)
+rare: OrderedDict[int, int] = OrderedDict()
 _nodes = 0  # of their plans
 _unplanned = 0  # batches of sizes that are ever others, and that no plan was ready for
 

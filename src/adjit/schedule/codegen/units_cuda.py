@@ -157,8 +157,9 @@ class _Room:
         self.replaced = {id(getattr(lanes, n)): n for n in BY_WARPS}
         self.replaced |= {id(abi.words): "words", id(abi.at): "at", id(abi.scalar): "scalar"}
         self.welcome = {
-            id(lanes.combine), id(abi.bits_of_float), id(abi.quotient), id(abi.remainder),
-            id(sort.sort_key), id(sort.size_of), id(attention.weight), id(ctc.log_of_sum),
+            id(lanes.combine), id(lanes.least_of), id(abi.bits_of_float), id(abi.quotient),
+            id(abi.remainder), id(sort.sort_key), id(sort.size_of), id(attention.weight),
+            id(ctc.log_of_sum),
         }  # fmt: skip
         self.on_device = {id(abi.shifted): "shifted"}
         self.warp_module = warp.__name__
