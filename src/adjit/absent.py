@@ -68,7 +68,7 @@ SUBJECTS = (
         "Ops of one's own by PyTorch's registries and compilers",
         "write an adjit.autograd.Function, or a function for adjit.library.custom_op",
         """library.Library library.define library.impl library.triton_op library.wrap_triton library.opcheck
-        classes utils.cpp_extension""",
+        classes""",
     ),
     Subject(
         "Other processes, other compilers",
@@ -144,6 +144,10 @@ KNOWN = {
         distributed.rpc.rpc_async distributed.rpc.rpc_sync distributed.rpc.shutdown
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
         distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
+    "Ops of one's own by PyTorch's registries and compilers": """
+        utils.cpp_extension.BuildExtension
+        utils.cpp_extension.include_paths utils.cpp_extension.library_paths utils.cpp_extension.load
+        utils.cpp_extension.load_inline""",
     "Sparse, quantised and half-precision tensors": """
         quantization.DeQuantStub quantization.QConfig quantization.QuantStub quantization.QuantWrapper
         quantization.convert quantization.fuse_modules quantization.get_default_qat_qconfig
@@ -175,6 +179,7 @@ MODULES_OF_NAMES = {
         distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
         fx.experimental""",
     "Sparse, quantised and half-precision tensors": "quantization ao nn.quantized",
+    "Ops of one's own by PyTorch's registries and compilers": "utils.cpp_extension",
 }  # fmt: skip
 
 

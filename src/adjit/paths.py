@@ -23,6 +23,7 @@ PATHS = {
     "_C._functorch": ("tracers.batched",),
     "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
     "_inductor": (),
+    "_jit_internal": ("jit.internal", "jit", "jit.annotations"),
     "_inductor.config": (),
     "_subclasses": ("names",),
     "_subclasses.fake_tensor": ("names",),
@@ -76,6 +77,7 @@ PATHS = {
     "utils.data.dataloader": ("utils.data.loader", "utils.data.workers", "utils.data"),
     "utils._device": (),
     "utils._python_dispatch": (),
+    "utils.cpp_extension": (),
     "utils.hooks": ("graph.node",),
     "utils.model_zoo": ("hub",),
 }
