@@ -290,6 +290,8 @@ def kl_div(
 ) -> Tensor:
     """`target * (log(target) - input)`; 0 where the target is 0."""
     check_reduction(reduction)
+    if not (input.dtype.is_floating_point and target.dtype.is_floating_point):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         return reduced(target.exp() * (target - input), reduction)
     return reduced(target.xlogy(target) - target * input, reduction)
