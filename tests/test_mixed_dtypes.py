@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import adjit
@@ -111,3 +112,30 @@ def test_rms_norm_has_the_dtype_of_its_input(kinds):
 def test_rms_norm_of_whole_numbers():
     with pytest.raises(NotImplementedError, match="\"rms_norm\" not implemented for 'Long'"):
         adjit.rms_norm(adjit.ones(2, 3).long(), (3,))
+
+
+@pytest.mark.parametrize("factor", [None, "weight", "pos_weight"])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("kinds", [("float32", "float64"), ("float64", "float32")], ids="-".join)
+def test_losses_of_logits_have_the_dtype_of_the_target(kinds, reduction, factor):
+    def call(t: Any) -> Any:
+        x = t.tensor([[0.5, -1.5], [2.0, 0.25]], dtype=getattr(t, kinds[0]), requires_grad=True)
+        y = t.tensor([[1.0, 0.0], [1.0, 0.5]], dtype=getattr(t, kinds[1]), requires_grad=True)
+        more = {} if factor is None else {factor: t.tensor([1.0, 2.0], dtype=y.dtype)}
+        loss = t.nn.functional.binary_cross_entropy_with_logits(x, y, reduction=reduction, **more)
+        loss.sum().backward()
+        assert loss.dtype is y.dtype
+        assert (x.grad.dtype, y.grad.dtype) == (x.dtype, y.dtype)
+        return [each.detach().numpy() for each in (loss, x.grad, y.grad)]
+
+    for mine, theirs in zip(call(adjit), call(torch), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kinds", [*PAIRS, ("int64", "int64")], ids="-".join)
+@pytest.mark.parametrize("name", ["binary_cross_entropy_with_logits", "huber_loss"])
+def test_dtypes_of_losses(name, kinds):
+    def call(t: Any, a: Any, b: Any) -> Any:
+        return getattr(t.nn.functional, name)(t.zeros(2, 2, dtype=a), t.zeros(2, 2, dtype=b))
+
+    assert told(adjit, call, kinds) == told(torch, call, kinds)
