@@ -169,7 +169,7 @@ KNOWN = {
         utils.data.dataloader._MultiProcessingDataLoaderIter
         utils._python_dispatch.TorchDispatchMode utils._python_dispatch.is_traceable_wrapper_subclass
         utils._python_dispatch.return_and_correct_aliasing utils._device.DeviceContext
-        _vmap_internals._vmap _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.FakeTensorMode
+        _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.FakeTensorMode
         _subclasses.fake_tensor.FakeTensorConverter _subclasses.fake_tensor.unset_fake_temporarily""",
 }  # fmt: skip
 # Modules that have such names alone, or nearly so: what else is asked of them has a subject too.

@@ -27,7 +27,7 @@ PATHS = {
     "_inductor.config": (),
     "_subclasses": ("names",),
     "_subclasses.fake_tensor": ("names",),
-    "_vmap_internals": (),
+    "_vmap_internals": ("func.vmap",),
     "_tensor": ("tensor",),
     "_tensor_str": ("printing",),
     "fft": (),
