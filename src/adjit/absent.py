@@ -143,7 +143,9 @@ KNOWN = {
         distributed.fsdp.fully_shard distributed.rpc.init_rpc distributed.rpc.remote
         distributed.rpc.rpc_async distributed.rpc.rpc_sync distributed.rpc.shutdown
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
-        distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
+        distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard
+        nn.parallel._functions.Broadcast nn.parallel._functions.Gather
+        nn.parallel._functions.ReduceAddCoalesced nn.parallel._functions.Scatter""",
     "Ops of one's own by PyTorch's registries and compilers": """
         utils.cpp_extension.BuildExtension
         utils.cpp_extension.include_paths utils.cpp_extension.library_paths utils.cpp_extension.load
