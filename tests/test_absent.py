@@ -203,7 +203,7 @@ def test_a_name_that_programs_use_is_there_or_refused_with_a_reason(name):
             found(name)
 
 
-@pytest.mark.parametrize("name", ["package", "export", "classes", "utils.cpp_extension"])
+@pytest.mark.parametrize("name", ["package", "export", "classes"])
 def test_the_error_of_an_import_says_what_to_do_instead(name):
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'adjit\.\S+'\. ") as caught:
         importlib.import_module(f"adjit.{name}")
@@ -215,3 +215,12 @@ def test_a_module_that_nobody_has_is_not_found_as_usual():
     for name in ("adjit.nonsense", "nonsense.fx"):
         with pytest.raises(ModuleNotFoundError, match=r"^No module named '[a-z.]+'$"):
             importlib.import_module(name)
+
+
+def test_extensions_are_imported_and_refused_when_they_are_built():
+    from adjit.utils.cpp_extension import load
+
+    with pytest.raises(
+        NotImplementedError, match="adjit has not all that PyTorch has; write an adjit"
+    ):
+        load(name="ops", sources=["ops.cpp"])

@@ -74,6 +74,7 @@ CALLS = {
     "igamma": (T.igamma, (4, 5), (4, 5)),
     "igammac": (T.igammac, (4, 5), (4, 5)),
     "vecdot": (T.linalg.vecdot, (4, 5), (4, 5)),
+    "conv_tbc": (lambda x, w, b: T.conv_tbc(x, w, b, 1), (5, 2, 3), (3, 3, 4), (4,)),
     "bilinear": (F.bilinear, (4, 5), (4, 3), (2, 5, 3)),
     "masked_scatter": (lambda x, y: x.masked_scatter(x > 0.5, y), (4, 5), (4, 5)),
     "matrix_norm": (T.linalg.matrix_norm, (4, 5)),

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels.ops import gemm_tile
-from adjit.kernels.ops.conv_tile import ADDED
 from against_torch import (
     agree,
     agree_in_error,
@@ -25,6 +23,8 @@ from hypothesis import strategies as st
 import adjit
 from adjit import nn
 from adjit.autograd import gradcheck, gradgradcheck
+from adjit.kernels.ops import gemm_tile
+from adjit.kernels.ops.conv_tile import ADDED
 from adjit.ops import conv_plans
 
 rng = np.random.default_rng(0)
@@ -575,3 +575,22 @@ def test_a_small_network_learns():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.6 * losses[0]
+
+
+# ----- signals whose times come first -----
+
+
+@pytest.mark.parametrize("pad", [0, 1, 3, -1])
+def test_signals_whose_times_come_first(pad):
+    arrays = sample(6, 2, 3), sample(3, 3, 4), sample(4)
+    agree(lambda T, *tensors: T.conv_tbc(*tensors, pad), *arrays)
+    agree_in_gradients(lambda T, *tensors: functional(T).conv_tbc(*tensors, pad=pad), *arrays)
+
+
+def test_what_does_not_fit_signals_whose_times_come_first():
+    x, w, b = sample(6, 2, 3), sample(3, 3, 4), sample(4)
+    for wrong in (
+        (x[0], w, b), (x, w[0], b), (x, w, b[None]), (x, w[:, :2], b), (x, w, b[:3]), (x[:1], w, b),
+        (x.astype(np.float32), w, b),
+    ):  # fmt: skip
+        agree_in_error(lambda T, *tensors: T.conv_tbc(*tensors), *wrong)

@@ -304,3 +304,20 @@ def test_one_process_normalises_its_batch():
     assert adjit.equal(ours.running_var, plain.running_var)
     with pytest.raises(ValueError, match="expected at least 2D input"):
         ours(adjit.ones(3))
+
+
+def test_programs_import_the_functions_of_copies_from_their_files():
+    from adjit.nn.parallel._functions import Broadcast
+    from adjit.nn.parallel.parallel_apply import parallel_apply
+    from adjit.nn.parallel.replicate import _broadcast_coalesced_reshape, replicate
+
+    assert nn.parallel.replicate is replicate
+    assert nn.parallel.parallel_apply is parallel_apply
+    p = nn.Parameter(adjit.ones(2))
+    [[kept], [detached]] = (
+        _broadcast_coalesced_reshape([p], ["cpu"], detach)[0] for detach in (False, True)
+    )
+    assert kept.requires_grad
+    assert not detached.requires_grad
+    with pytest.raises(NotImplementedError, match=r"use adjit\.compile, and adjit\.distributed"):
+        Broadcast()

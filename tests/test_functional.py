@@ -438,3 +438,64 @@ def test_contradictions_are_those_of_torch():
     ):
         with pytest.raises(AssertionError, match=text):
             gradgradcheck(lambda x: x, point(1), **options)
+
+
+# ---------------------------------------------------------------- PyTorch's names for the parts
+
+
+def copied_jacobian(library: Any, func: Any, inputs: Any, create_graph: bool) -> Any:
+    """As programs have it from PyTorch's own `jacobian`."""
+    parts = library.autograd.functional
+    was_tuple, inputs = parts._as_tuple(inputs, "inputs", "jacobian")
+    inputs = parts._grad_preprocess(inputs, create_graph=create_graph, need_graph=True)
+    outputs = func(*inputs)
+    outputs_tuple, outputs = parts._as_tuple(outputs, "outputs", "jacobian")
+    parts._check_requires_grad(outputs, "outputs", strict=True)
+    counts = tuple(t.numel() for t in outputs)
+    basis = parts._construct_standard_basis_for(outputs, counts)
+    found = parts._autograd_grad(
+        tuple(t.reshape(-1) for t in outputs), inputs, basis, create_graph=create_graph,
+        is_grads_batched=True,
+    )  # fmt: skip
+    found = parts._fill_in_zeros(found, inputs, False, create_graph, "back")
+    rows = tuple(
+        tuple(part.view(out.shape + x.shape) for part, x in zip(pieces, inputs, strict=True))
+        for out, *pieces in zip(outputs, *(g.split(counts, dim=0) for g in found), strict=True)
+    )
+    return parts._tuple_postprocess(
+        parts._grad_postprocess(rows, create_graph), (outputs_tuple, was_tuple)
+    )
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("as_tuples", [False, True])
+def test_programs_copy_jacobian(as_tuples, create_graph):
+    torch = pytest.importorskip("torch")
+    made = []
+    for library in (T, torch):
+        x = library.tensor([[0.5, -1.0], [2.0, 0.25]], dtype=library.float64, requires_grad=True)
+        y = library.tensor([3.0, 4.0], dtype=library.float64, requires_grad=True)
+        func = (lambda x, y: (x @ y, y.square().sum())) if as_tuples else lambda x: x.sin() @ x
+        found = copied_jacobian(library, func, (x, y) if as_tuples else x, create_graph)
+        flat = [t for row in found for t in row] if as_tuples else [found]
+        assert all(t.requires_grad == create_graph for t in flat) or as_tuples
+        made.append([t.detach().numpy() for t in flat])
+    for mine, theirs in zip(*made, strict=True):
+        np.testing.assert_allclose(mine, theirs)
+
+
+def test_parts_of_jacobian_refuse_as_pytorchs():
+    torch = pytest.importorskip("torch")
+    for library in (T, torch):
+        parts = library.autograd.functional
+        x = library.ones(2)
+        assert parts._as_tuple(x, "inputs", "jacobian") == (False, (x,))
+        assert parts._as_tuple((x,), "inputs", "jacobian") == (True, (x,))
+        assert parts._as_tuple(3) == parts._as_tuple([3]) == (3,)
+        assert parts._tuple_postprocess((x,), False) is x
+        with pytest.raises(RuntimeError, match="Invalid stage argument 'front' to _fill_in_zeros"):
+            parts._fill_in_zeros((None,), (x,), False, False, "front")
+        with pytest.raises(RuntimeError, match="This is not allowed in strict mode"):
+            parts._fill_in_zeros((None,), (x,), True, False, "double_back_trick")
+        with pytest.raises(RuntimeError, match="v has invalid size"):
+            parts._validate_v((x,), (library.ones(3),), True)

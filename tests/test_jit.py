@@ -136,3 +136,30 @@ def test_names_are_those_of_pytorch():
     assert jit.set_fusion_strategy([("STATIC", 1)]) == []
     jit.enable_onednn_fusion(True)
     assert not jit.onednn_fusion_enabled()
+
+
+def test_old_copies_of_attention_unwrap_weights():
+    weight = adjit.ones(2)
+    assert jit._unwrap_optional(weight) is weight
+    for library in (adjit, torch):
+        with pytest.raises(AssertionError, match="Unwrapping null optional"):
+            library.jit._unwrap_optional(None)
+
+
+@pytest.mark.parametrize("library", [adjit, torch], ids=["adjit", "torch"])
+def test_a_dispatch_by_a_truth_value(library):
+    internal = library._jit_internal
+    assert internal.Optional[int] == int | None
+    chosen = internal.boolean_dispatch(
+        "flag",
+        1,
+        False,
+        lambda x, flag=True: (x, True),
+        lambda x, flag=False: (x, False),
+        "here",
+        "chosen",
+    )
+    assert [chosen(1), chosen(1, True), chosen(1, flag=True), chosen(1, False)] == [
+        (1, False), (1, True), (1, True), (1, False),
+    ]  # fmt: skip
+    assert (chosen.__module__, chosen.__name__) == ("here", "chosen")

@@ -477,6 +477,11 @@ PRIVATE = {
     "nn.modules.padding": "_ReflectionPadNd _ReplicationPadNd _ConstantPadNd",
     "nn.modules.utils": "_single _pair _triple _quadruple _ntuple", "utils.hooks": "RemovableHandle",
     "utils.data.dataloader": "default_collate DataLoader get_worker_info", "optim.lr_scheduler": "_LRScheduler",
+    "_jit_internal": "boolean_dispatch ignore is_scripting export _overload _copy_to_script_wrapper",
+    "nn.parallel.replicate": "replicate _broadcast_coalesced_reshape",
+    "nn.parallel.parallel_apply": "parallel_apply",
+    "nn.parallel._functions": "Broadcast Gather ReduceAddCoalesced Scatter",
+    "utils.cpp_extension": "load load_inline BuildExtension",
 }  # fmt: skip
 
 

@@ -468,6 +468,43 @@ def test_lbfgs_leaves_the_parameters_where_a_search_that_fails_began():
     assert calls[1] == 2.0
 
 
+@pytest.mark.parametrize("step", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("most", [1, 3, 25])
+def test_programs_search_along_lines_with_the_parts_of_lbfgs(step, most):
+    found = []
+    for lib in (T, torch):
+
+        def evaluate(x: Any, t: Any, d: Any, lib: Any = lib) -> Any:
+            place = (x + t * d).detach().requires_grad_()
+            loss = (1 - place[0]) ** 2 + 100 * (place[1] - place[0] ** 2) ** 2
+            (gradient,) = lib.autograd.grad(loss, place)
+            return float(loss.detach()), gradient
+
+        x = lib.tensor([-1.2, 1.0], dtype=lib.float64)
+        f, g = evaluate(x, 0.0, x)
+        d = -g / g.abs().sum()
+        search = importlib.import_module(f"{lib.__name__}.optim.lbfgs")._strong_wolfe
+        f_new, g_new, t, count = search(evaluate, x, step, d, f, g, g.dot(d), max_ls=most)
+        found.append((f_new, g_new.tolist(), float(t), count))
+    (f, g, t, count), (their_f, their_g, their_t, their_count) = found
+    assert count == their_count
+    np.testing.assert_allclose([f, t, *g], [their_f, their_t, *their_g], rtol=1e-9)
+
+
+@pytest.mark.parametrize("bounds", [None, (0.3, 0.9), (-1.0, 0.2)])
+@pytest.mark.parametrize(
+    "ends", [(0, 1.0, -2.0, 1, 0.5, 1.0), (1, 2.0, 3.0, 0, 1.0, -1.0), (0, 0.0, 1.0, 1, 5.0, 1.0)]
+)
+def test_programs_find_the_minimum_of_a_cubic_with_the_parts_of_lbfgs(ends, bounds):
+    ours, pytorchs = (importlib.import_module(f"{lib.__name__}.optim.lbfgs") for lib in (T, torch))
+    mine = ours._cubic_interpolate(*(T.tensor(float(end)) for end in ends), bounds=bounds)
+    given = [torch.tensor(float(end)) for end in ends]
+    theirs = pytorchs._cubic_interpolate(*given, bounds=bounds)
+    np.testing.assert_allclose(float(mine), float(theirs), rtol=1e-6)
+    of_numbers = ours._cubic_interpolate(*map(float, ends))
+    assert of_numbers == pytest.approx(float(pytorchs._cubic_interpolate(*given)))
+
+
 # ---------------------------------------------------------------- checkpoints
 
 

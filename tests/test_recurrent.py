@@ -566,7 +566,9 @@ def test_operands_that_do_not_fit_raise(wrong):
         adjit.gru(given[0], given[1], given[2:], False, 1, 0.0, False, False, False)
     with pytest.raises(RuntimeError, match=r"expected 2 weights and biases of a layer, got 1"):
         adjit.gru(x, h, given[3:], False, 1, 0.0, False, False, False)
-    with pytest.raises(RuntimeError, match=r"expected scalar type"):
+    with pytest.raises(
+        RuntimeError, match=r"mat1 and mat2 must have the same dtype, but got Double and Float"
+    ):
         nn.GRU(4, 5)(x, h.double())
     with pytest.raises(
         RuntimeError, match=r"of 1 layers and directions, got 2 parameters and states of 2"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import numpy as np
@@ -683,3 +684,23 @@ def test_what_examples_share_is_written_into_them(value):
         return L.func.vmap(f)(L.zeros(3, 5, 4, dtype=L.float64))
 
     np.testing.assert_array_equal(found(adjit).numpy(), found(torch).numpy())
+
+
+def test_vmap_as_older_programs_import_it():
+    def found(L):
+        internals = importlib.import_module(f"{L.__name__}._vmap_internals")
+        x = L.tensor([1.0, 2.0, 3.0], dtype=L.float64, requires_grad=True)
+        (slope,) = L.autograd.grad((x**3).sum() * x[0], x, create_graph=True)
+        unit = L.eye(3, dtype=L.float64)
+        once = internals._vmap(lambda v: L.autograd.grad(slope, x, v, retain_graph=True)[0])(unit)
+        y = L.ones(2, dtype=L.float64, requires_grad=True)
+        grads = internals._vmap(
+            lambda v: L.autograd.grad(slope, (x, y), v, retain_graph=True, allow_unused=True),
+            allow_none_pass_through=True,
+        )(unit)
+        single = internals._vmap(lambda v: v * 2, allow_none_pass_through=True)(unit)
+        assert grads[1] is None
+        return once, grads[0], single
+
+    for ours, theirs in zip(found(adjit), found(torch), strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy())

@@ -68,7 +68,7 @@ SUBJECTS = (
         "Ops of one's own by PyTorch's registries and compilers",
         "write an adjit.autograd.Function, or a function for adjit.library.custom_op",
         """library.Library library.define library.impl library.triton_op library.wrap_triton library.opcheck
-        classes utils.cpp_extension""",
+        classes""",
     ),
     Subject(
         "Other processes, other compilers",
@@ -143,7 +143,13 @@ KNOWN = {
         distributed.fsdp.fully_shard distributed.rpc.init_rpc distributed.rpc.remote
         distributed.rpc.rpc_async distributed.rpc.rpc_sync distributed.rpc.shutdown
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
-        distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard""",
+        distributed.tensor.distribute_tensor distributed.tensor.placement_types._StridedShard
+        nn.parallel._functions.Broadcast nn.parallel._functions.Gather
+        nn.parallel._functions.ReduceAddCoalesced nn.parallel._functions.Scatter""",
+    "Ops of one's own by PyTorch's registries and compilers": """
+        utils.cpp_extension.BuildExtension
+        utils.cpp_extension.include_paths utils.cpp_extension.library_paths utils.cpp_extension.load
+        utils.cpp_extension.load_inline""",
     "Sparse, quantised and half-precision tensors": """
         quantization.DeQuantStub quantization.QConfig quantization.QuantStub quantization.QuantWrapper
         quantization.convert quantization.fuse_modules quantization.get_default_qat_qconfig
@@ -165,7 +171,7 @@ KNOWN = {
         utils.data.dataloader._MultiProcessingDataLoaderIter
         utils._python_dispatch.TorchDispatchMode utils._python_dispatch.is_traceable_wrapper_subclass
         utils._python_dispatch.return_and_correct_aliasing utils._device.DeviceContext
-        _vmap_internals._vmap _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.FakeTensorMode
+        _subclasses.fake_tensor.FakeTensor _subclasses.fake_tensor.FakeTensorMode
         _subclasses.fake_tensor.FakeTensorConverter _subclasses.fake_tensor.unset_fake_temporarily""",
 }  # fmt: skip
 # Modules that have such names alone, or nearly so: what else is asked of them has a subject too.
@@ -175,6 +181,7 @@ MODULES_OF_NAMES = {
         distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
         fx.experimental""",
     "Sparse, quantised and half-precision tensors": "quantization ao nn.quantized",
+    "Ops of one's own by PyTorch's registries and compilers": "utils.cpp_extension",
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ Func: TypeAlias = Callable[..., Any]
 _OUTPUTS = "outputs of the user-provided function"
 
 
-def _as_tuple(value: Any, what: str, caller: str) -> tuple[bool, Tensors]:
+def _tensors_of(value: Any, what: str, caller: str) -> tuple[bool, Tensors]:
     """Whether `value` was a tuple, and the tensors in it."""
     if isinstance(value, Tensor):
         return False, (value,)
@@ -75,7 +75,7 @@ def _check_vector(v: Tensors, like: Tensors, like_is_tuple: bool) -> None:
 def _input_vector(v: Any, inputs: Tensors, was_tuple: bool, caller: str, create: bool) -> Any:
     """The vector that a matrix with one column for each input element is multiplied with."""
     if v is not None:
-        _, v = _as_tuple(v, "v", caller)
+        _, v = _tensors_of(v, "v", caller)
         v = _tracked(v, create, requires_grad=False)
         _check_vector(v, inputs, was_tuple)
     elif len(inputs) != 1 or inputs[0].nelement() != 1:
@@ -154,14 +154,15 @@ def _filled(grads: Grads, like: Tensors, caller: str, strict: bool, create: bool
 def _grad(
     outputs: Grads,
     inputs: Tensors,
-    vectors: Grads | None = None,
+    grad_outputs: Grads | None = None,
     create_graph: bool = False,
     retain_graph: bool | None = None,
+    is_grads_batched: bool = False,
 ) -> Grads:
     """`adjit.autograd.grad` that passes over outputs without a graph, and may find nothing."""
     pairs = [
         (output, vector)
-        for output, vector in zip(outputs, vectors or (None,) * len(outputs), strict=True)
+        for output, vector in zip(outputs, grad_outputs or (None,) * len(outputs), strict=True)
         if output is not None and output.requires_grad
     ]
     if not pairs:
@@ -173,13 +174,14 @@ def _grad(
         allow_unused=True,
         create_graph=create_graph,
         retain_graph=retain_graph,
+        is_grads_batched=is_grads_batched,
     )
     return grads
 
 
 def _scalar_outputs(func: Func, inputs: Tensors, caller: str, strict: bool) -> Tensors:
     """What `func` returns, which has to be one tensor of one element."""
-    was_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, caller)
+    was_tuple, outputs = _tensors_of(func(*inputs), _OUTPUTS, caller)
     _check_depends(outputs, "outputs", strict)
     if was_tuple:
         raise RuntimeError(f"The function given to {caller} should return a single Tensor")
@@ -220,12 +222,12 @@ def vjp(
                 [1., 1.]]))
     """
     with enable_grad():
-        inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "vjp")
+        inputs_are_tuple, inputs = _tensors_of(inputs, "inputs", "vjp")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
-        outputs_are_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "vjp")
+        outputs_are_tuple, outputs = _tensors_of(func(*inputs), _OUTPUTS, "vjp")
         _check_depends(outputs, "outputs", strict)
         if v is not None:
-            _, v = _as_tuple(v, "v", "vjp")
+            _, v = _tensors_of(v, "v", "vjp")
             v = _tracked(v, create_graph, requires_grad=False)
             _check_vector(v, outputs, outputs_are_tuple)
         elif len(outputs) != 1 or outputs[0].nelement() != 1:
@@ -274,10 +276,10 @@ def jvp(
         (tensor([2., 2.]), tensor([2., 2.]))
     """
     with enable_grad():
-        inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "jvp")
+        inputs_are_tuple, inputs = _tensors_of(inputs, "inputs", "jvp")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
         v = _input_vector(v, inputs, inputs_are_tuple, "jvp", create_graph)
-        outputs_are_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jvp")
+        outputs_are_tuple, outputs = _tensors_of(func(*inputs), _OUTPUTS, "jvp")
         _check_depends(outputs, "outputs", strict)
         u = tuple(zeros_like(output, requires_grad=True) for output in outputs)
         u_times_jacobian = _grad(outputs, inputs, u, create_graph=True)
@@ -321,7 +323,7 @@ def vhp(
         (tensor(2.), tensor([ 6., 12.]))
     """
     with enable_grad():
-        inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "vhp")
+        inputs_are_tuple, inputs = _tensors_of(inputs, "inputs", "vhp")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
         v = _input_vector(v, inputs, inputs_are_tuple, "vhp", create_graph)
         outputs = _scalar_outputs(func, inputs, "vhp", strict)
@@ -369,7 +371,7 @@ def hvp(
         (tensor(2.), tensor([ 6., 12.]))
     """
     with enable_grad():
-        inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "hvp")
+        inputs_are_tuple, inputs = _tensors_of(inputs, "inputs", "hvp")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
         v = _input_vector(v, inputs, inputs_are_tuple, "hvp", create_graph)
         outputs = _scalar_outputs(func, inputs, "hvp", strict)
@@ -452,9 +454,9 @@ def jacobian(
     if strategy == "forward-mode":
         _check_forward(create_graph, strict, vectorize)
     with enable_grad():
-        inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
+        inputs_are_tuple, inputs = _tensors_of(inputs, "inputs", "jacobian")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
-        outputs_are_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jacobian")
+        outputs_are_tuple, outputs = _tensors_of(func(*inputs), _OUTPUTS, "jacobian")
         _check_depends(outputs, "outputs", strict)
         if vectorize and strict:
             raise RuntimeError(
@@ -603,7 +605,7 @@ def hessian(
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """
-    inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "hessian")
+    inputs_are_tuple, inputs = _tensors_of(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
@@ -617,3 +619,53 @@ def hessian(
 
     blocks = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return blocks if inputs_are_tuple else blocks[0][0]
+
+
+# ---------------------------------------------------------------- PyTorch's names for the parts
+
+# Programs copy its `jacobian` or `jvp`, change a line, and import the helpers.
+_autograd_grad = _grad
+_check_requires_grad = _check_depends
+_validate_v = _check_vector
+_STAGES = {"back": "vjp", "back_trick": "jvp", "double_back": "vhp", "double_back_trick": "hvp"}
+
+
+def _as_tuple(inp: Any, arg_name: str | None = None, fn_name: str | None = None) -> Any:
+    """Whether it was a tuple, and the tuple; without names, the tuple alone, of whatever it is."""
+    if arg_name is not None and fn_name is not None:
+        return _tensors_of(inp, arg_name, fn_name)
+    return tuple(inp) if isinstance(inp, tuple | list) else (inp,)
+
+
+def _grad_preprocess(inputs: Tensors, create_graph: bool, need_graph: bool) -> Tensors:
+    return _tracked(inputs, create_graph, need_graph)
+
+
+def _grad_postprocess(inputs: Sequence[Any], create_graph: bool) -> Any:
+    """The tensors, in tuples of tuples too, without their history unless there shall be a graph."""
+    if isinstance(inputs[0], Tensor):
+        return _released(tuple(inputs), create_graph)
+    return tuple(_grad_postprocess(entry, create_graph) for entry in inputs)
+
+
+def _tuple_postprocess(res: Sequence[Any], to_unpack: bool | tuple[bool, bool]) -> Any:
+    """What `_as_tuple` made a tuple, as it was; with a pair, also what lies in the tuple."""
+    outer, inner = to_unpack if isinstance(to_unpack, tuple) else (to_unpack, True)
+    return _unpack(res if inner else [entry[0] for entry in res], outer)
+
+
+def _fill_in_zeros(
+    grads: Grads, refs: Tensors, strict: bool, create_graph: bool, stage: str
+) -> Tensors:
+    if stage not in _STAGES:
+        raise RuntimeError(f"Invalid stage argument '{stage}' to _fill_in_zeros")
+    return _filled(grads, refs, _STAGES[stage], strict, create_graph)
+
+
+def _construct_standard_basis_for(tensors: Tensors, tensor_numels: Sequence[int]) -> Tensors:
+    """The unit matrix of all elements, cut into columns of the tensors, in their dtypes."""
+    total = sum(tensor_numels)
+    rows = unit_rows(tensors, tensor_numels, 0, total)
+    return tuple(
+        part.reshape(total, count) for part, count in zip(rows, tensor_numels, strict=True)
+    )

@@ -220,3 +220,34 @@ def joined(made: Sequence[Any], out_dims: Dims) -> Any:
         for parts, dim in zip(columns, dims, strict=True)
     ]
     return tree_unflatten(found, spec)
+
+
+def _vmap(
+    func: Callable[..., Any],
+    in_dims: Dims = 0,
+    out_dims: Dims = 0,
+    allow_none_pass_through: bool = False,
+) -> Callable[..., Any]:
+    """`vmap` as programs of before 2022 import it from `torch._vmap_internals`.
+
+    With `allow_none_pass_through`, None among the results of `func` is None among the results.
+    """
+    if not allow_none_pass_through:
+        return vmap(func, in_dims, out_dims)
+
+    def call(*args: Any) -> Any:
+        kept: list[bool] = []
+
+        def found(*examples: Any) -> tuple[Any, ...]:
+            out = func(*examples)
+            results = out if isinstance(out, tuple) else (out,)
+            kept[:] = [t is not None for t in results]
+            is_tuple.append(isinstance(out, tuple))
+            return tuple(t for t in results if t is not None)
+
+        is_tuple: list[bool] = []
+        made = iter(vmap(found, in_dims, out_dims)(*args))
+        results = tuple(next(made) if is_there else None for is_there in kept)
+        return results if is_tuple[-1] else results[0]
+
+    return call

@@ -196,6 +196,12 @@ def _overload(func: T) -> T:
 _overload_method = _overload
 
 
+def _unwrap_optional(x: T | None) -> T:
+    """Return what is not None, as old copies of PyTorch's attention do with weights."""
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
 def export(fn: T) -> T:
     """Return the function.
 

@@ -13,6 +13,7 @@ from . import (
     comparison,
     contract,
     conv,
+    conv_tbc,
     conversions,
     copied_views,
     creation,

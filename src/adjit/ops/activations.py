@@ -130,7 +130,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     Differentiable in both.
 
     Raises:
-        RuntimeError: if the weights are not as many as the channels.
+        RuntimeError: if the weights are not as many as the channels, or of another dtype.
 
     Example:
         >>> adjit.tensor([-1., 2.]).prelu(adjit.tensor([0.25]))
@@ -148,6 +148,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     if weight.ndim > 1:
         raise RuntimeError(
             f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {input.dtype.legacy} and {weight.dtype.legacy}"
         )
     if weight.ndim and input.ndim > 1:
         weight = weight.view(-1, *[1] * (input.ndim - 2))

@@ -430,17 +430,17 @@ def check_not_empty(image: Shape) -> None:
 
 def check_dtypes(image: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Raise where dtypes differ, or have no convolution."""
+    if bias is not None and bias.dtype is not image.dtype:
+        raise RuntimeError(
+            f"Input type ({image.dtype.row.c}) and bias type ({bias.dtype.row.c}) "
+            "should be the same"
+        )
     if weight.dtype is not image.dtype:
         raise RuntimeError(
             f"expected scalar type {image.dtype.legacy} but found {weight.dtype.legacy}"
         )
     if image.dtype is dtypes.bool:
         raise NotImplementedError("\"slow_conv2d_cpu\" not implemented for 'Bool'")
-    if bias is not None and bias.dtype is not image.dtype:
-        raise RuntimeError(
-            f"Input type ({image.dtype.row.c}) and bias type ({bias.dtype.row.c}) "
-            "should be the same"
-        )
 
 
 @cached(4096)

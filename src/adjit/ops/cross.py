@@ -58,7 +58,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along an axis, by default the last.
 
     Raises:
-        RuntimeError: if the size of the axis is not 3, or the numbers of axes differ.
+        RuntimeError: if the size of the axis is not 3, or the numbers of axes or the dtypes differ.
 
     Example:
         >>> adjit.linalg.cross(adjit.tensor([1., 0., 0.]), adjit.tensor([0., 1., 0.]))
@@ -71,6 +71,10 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got "
             f"{input.shape[axis]} and {other.shape[axis]}"
+        )
+    if input.dtype is not other.dtype:
+        raise RuntimeError(
+            f"expected scalar type {input.dtype.legacy} but found {other.dtype.legacy}"
         )
     return cross_product.on(input, other, axis)
 

@@ -100,6 +100,8 @@ def cdist(
     p = plain_number(p, "cdist", "p")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    if x1.dtype is not x2.dtype:
+        raise RuntimeError(f"expected scalar type {x1.dtype.legacy} but found {x2.dtype.legacy}")
     is_long = min(x1.shape[-2], x2.shape[-2]) > MANY and x1.shape[-1] > kernels.NARROW
     by_product = p == 2 and is_long and compute_mode != EXACT
     if by_product and x1.shape[-1] >= LONG:

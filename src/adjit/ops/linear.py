@@ -128,7 +128,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         A tensor (..., out_features). Differentiable in all arguments.
 
     Raises:
-        RuntimeError: if the sizes do not fit.
+        RuntimeError: if the sizes or dtypes do not fit.
 
     Example:
         >>> F.bilinear(adjit.ones(2, 3), adjit.ones(2, 4), adjit.ones(5, 3, 4)).shape
@@ -154,6 +154,11 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
             f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but "
             f"expected {weight.shape[0]}"
         )
+    operands = (("input1", input1), ("input2", input2), ("weight", weight), ("bias", bias))
+    given = [(name, t.dtype) for name, t in operands if t is not None]
+    if len({kind for _, kind in given}) > 1:
+        told = ", ".join(f"{name}: {kind.row.c}" for name, kind in given)
+        raise RuntimeError(f"All tensors must have the same dtype, got {told}")
     features, first, second = weight.shape
     batch = input1.shape[:-1]
     rows = numel(batch)

@@ -155,12 +155,17 @@ def _(g, x, y, delta):  # type: ignore[no-untyped-def]
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
-    """Half the squares of `input - target`, lines beyond `delta`; their mean or their sum."""
+    """Half the squares of `input - target`, lines beyond `delta`; their mean or sum. The input's dtype."""
     check_reduction(reduction)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     check_floating("huber", input, target)
-    return reduced(huber_error(input, target, delta=delta), reduction)
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"result type {target.dtype.legacy} can't be cast to the desired output type "
+            f"{input.dtype.legacy}"
+        )
+    return reduced(huber_error(input, target, delta=delta).to(input.dtype), reduction)
 
 
 @huber_loss.vjp
@@ -250,8 +255,10 @@ def binary_cross_entropy_with_logits(
     pos_weight: Tensor | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The binary cross entropy of `sigmoid(input)`, without overflow."""
+    """The binary cross entropy of `sigmoid(input)`, without overflow, in the dtype of the target."""
     check_reduction(reduction)
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"\"log_sigmoid_cpu\" not implemented for '{input.dtype.legacy}'")
     if not target.dtype.is_floating_point:
         raise RuntimeError(
             f"result type {input.dtype.legacy} can't be cast to the desired output type "
@@ -261,7 +268,7 @@ def binary_cross_entropy_with_logits(
         if factor is not None:
             check_fits(input.shape, factor.shape)
     losses = logit_cross_entropy(input, target, 1 if pos_weight is None else pos_weight)
-    return reduced(losses if weight is None else losses * weight, reduction)
+    return reduced((losses if weight is None else losses * weight).to(target.dtype), reduction)
 
 
 @binary_cross_entropy_with_logits.vjp
@@ -290,6 +297,8 @@ def kl_div(
 ) -> Tensor:
     """`target * (log(target) - input)`; 0 where the target is 0."""
     check_reduction(reduction)
+    if not (input.dtype.is_floating_point and target.dtype.is_floating_point):
+        raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
         return reduced(target.exp() * (target - input), reduction)
     return reduced(target.xlogy(target) - target * input, reduction)

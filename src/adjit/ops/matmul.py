@@ -589,7 +589,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
         tensor([3., 7.])
     """
     record.check_tensor("mv", "vec", 2, vec)
-    check_vector_product(input, vec, input.shape[:1], input.dtype)
+    check_vector_product(input, vec, input.shape[:1], vec.dtype)
     return multiply(input, vec)
 
 
@@ -603,7 +603,7 @@ def _(g: Tensor, input: Tensor, vec: Tensor) -> Any:
 
 @mv.batched
 def _(batch: Batch, input: Tensor, vec: Tensor) -> Tensor:
-    check_vector_product(input, vec, input.shape[:1], input.dtype)
+    check_vector_product(input, vec, input.shape[:1], vec.dtype)
     if not batch.has(input):
         return batch.wrapped(mm(batch.full(vec), input.t()))
     made = batched_product(batch.full(input), batch.full(vec).unsqueeze(-1))
@@ -625,7 +625,7 @@ def check_vector_product(matrix: Tensor, vec: Tensor, added: Sequence[int], kind
     if not matrix.dtype is vec.dtype is kind:
         raise RuntimeError(
             "addmv input tensors must have the same dtype, but got "
-            f"{vec.dtype.legacy}, {matrix.dtype.legacy}, and {vec.dtype.legacy}"
+            f"{kind.legacy}, {matrix.dtype.legacy}, and {vec.dtype.legacy}"
         )
     check_multiplies("addmv_impl_cpu", matrix.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .. import dtypes
+from .. import dtypes, errors
 from ..dtypes import dtype as DType
 from ..graph.batching import Batch
 from ..graph.composed import composed
@@ -271,8 +271,11 @@ def rms_norm(
     Args:
         input: (..., *normalized_shape), floating point.
         normalized_shape: the last sizes of `input`.
-        weight: of shape `normalized_shape`, or None.
+        weight: of shape `normalized_shape`, or None; one of another dtype warns.
         eps: added to the mean square; the dtype's machine epsilon unless given.
+
+    Returns:
+        A tensor of the shape and dtype of `input`.
 
     Example:
         >>> adjit.rms_norm(adjit.tensor([[3., 4.]]), (2,))
@@ -280,10 +283,19 @@ def rms_norm(
     """
     shape = sizes_of("rms_norm", normalized_shape)
     check_normalized_shape(input, shape, weight, None, gap="")
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"\"rms_norm\" not implemented for '{input.dtype.legacy}'")
     eps = machine_epsilon(input.dtype) if eps is None else eps
     axes = tuple(range(input.ndim - len(shape), input.ndim))
     out = input * (input.square().mean(axes, True) + eps).rsqrt()
-    return reporting_c_order(out if weight is None else out * weight)
+    if weight is not None:
+        if weight.dtype is not input.dtype:
+            errors.warn_once(
+                f"Mismatch dtype between input and weight: input dtype = {input.dtype.row.c}, "
+                f"weight dtype = {weight.dtype.row.c}, Cannot dispatch to fused implementation."
+            )
+        out = (out * weight).to(input.dtype)
+    return reporting_c_order(out)
 
 
 def machine_epsilon(kind: DType) -> float:

@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from .matmul import (
     check_batches,
     check_dims,
+    check_dtypes,
     check_expands,
     check_matrices,
     check_multiplies,
@@ -75,16 +76,12 @@ def _(batch: Batch, input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha:
 
 def check_same_dtypes(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     """Raise if the tensors of `addmm` differ in dtype."""
-    if mat1.dtype is not mat2.dtype:
-        raise RuntimeError(
-            f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.legacy} "
-            f"and {mat2.dtype.legacy}"
-        )
-    if input.dtype is not mat2.dtype:
-        raise RuntimeError(
-            f"self and mat2 must have the same dtype, but got {input.dtype.legacy} "
-            f"and {mat2.dtype.legacy}"
-        )
+    for name, x in (("self", input), ("mat1", mat1)):
+        if x.dtype is not mat2.dtype:
+            raise RuntimeError(
+                f"{name} and mat2 must have the same dtype, but got {x.dtype.legacy} "
+                f"and {mat2.dtype.legacy}"
+            )
 
 
 def scaled(g: Tensor, factor: Any) -> Tensor:
@@ -208,8 +205,13 @@ def baddbmm(
     shape = (*batch1.shape[:2], batch2.shape[-1] if batch2.ndim else 1)
     check_expands(input, shape)
     check_batches(batch1, batch2)
-    check_same_dtypes(input, batch1, batch2)
+    if input.dtype is not batch1.dtype:
+        raise RuntimeError(
+            f"Input dtypes must be the same, got: input {input.dtype.row.c}, "
+            f"batch1: {batch1.dtype.row.c}, batch2: {batch2.dtype.row.c}"
+        )
     check_multiplies("baddbmm", input.dtype)
+    check_dtypes(batch1, batch2)
     return multiply_add(input, batch1, batch2, beta, alpha)
 
 

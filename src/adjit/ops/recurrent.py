@@ -493,6 +493,11 @@ def check_operands(
             raise RuntimeError(
                 f"{kind}: expected a weight or state of size {list(shape)}, got {list(t.shape)}"
             )
+        if t is h and t.dtype is not weights[1].dtype:
+            raise RuntimeError(
+                f"mat1 and mat2 must have the same dtype, but got {t.dtype.legacy} "
+                f"and {weights[1].dtype.legacy}"
+            )
         if t.dtype is not x.dtype or not t.dtype.is_floating_point:
             raise RuntimeError(f"expected scalar type {x.dtype.legacy} but found {t.dtype.legacy}")
 

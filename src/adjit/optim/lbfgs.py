@@ -145,7 +145,7 @@ class LBFGS(Optimizer):
                     return _look(evaluate, params, direction, length)
 
                 here = _Point(0.0, loss, gradient, slope)
-                there, searched = _strong_wolfe(
+                there, searched = _search(
                     look, here, length, direction.abs().max().item(), max_eval - evaluations
                 )
                 loss, gradient, memory.length = there.loss, there.gradient, there.length
@@ -277,7 +277,7 @@ def _look(evaluate: Closure, params: list[Tensor], direction: Tensor, length: fl
     return _Point(length, loss, gradient, gradient.dot(direction).item())
 
 
-def _strong_wolfe(
+def _search(
     look: Callable[[float], _Point], here: _Point, length: float, largest: float, most: int,
     decrease: float = 1e-4, curvature: float = 0.9, tolerance: float = 1e-9,
 ) -> tuple[_Point, int]:  # fmt: skip
@@ -349,18 +349,79 @@ def _order(ends: list[_Point]) -> tuple[int, int]:
 
 def _minimum_of_cubic(a: _Point, b: _Point, bounds: tuple[float, float]) -> float:
     """Where the cubic through two points, with their slopes, is least; within bounds."""
-    if a.length > b.length:
-        a, b = b, a
+    return _least_of_cubic(a.length, a.loss, a.slope, b.length, b.loss, b.slope, bounds)
+
+
+def _least_of_cubic(
+    x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, bounds: tuple[float, float]
+) -> float:
+    if x1 > x2:
+        x1, f1, g1, x2, f2, g2 = x2, f2, g2, x1, f1, g1
     nearest, farthest = bounds
     # Two points at one place have no cubic: the quotient is NaN or infinite, as PyTorch's in tensors.
-    between = a.length - b.length
-    mean = math.nan if between == 0 else a.slope + b.slope - 3 * (a.loss - b.loss) / between
-    square = mean * mean - a.slope * b.slope
+    between = x1 - x2
+    mean = math.nan if between == 0 else g1 + g2 - 3 * (f1 - f2) / between
+    square = mean * mean - g1 * g2
     if not square >= 0:
         return (nearest + farthest) / 2.0
     root = math.sqrt(square)
-    below = b.slope - a.slope + 2 * root
+    below = g2 - g1 + 2 * root
     if below == 0:
         return (nearest + farthest) / 2.0
-    least = b.length - (b.length - a.length) * ((b.slope + root - mean) / below)
+    least = x2 - (x2 - x1) * ((g2 + root - mean) / below)
     return min(max(least, nearest), farthest)
+
+
+# ---------------------------------------------------------------- PyTorch's names for the parts
+
+# Programs with line searches of their own import them.
+
+
+def _strong_wolfe(
+    obj_func: Callable[[Any, float, Tensor], tuple[Any, Tensor]], x: Any, t: Any, d: Tensor, f: Any, g: Tensor,
+    gtd: Any, c1: float = 1e-4, c2: float = 0.9, tolerance_change: float = 1e-9, max_ls: int = 25,
+) -> tuple[Any, Tensor, float, int]:  # fmt: skip
+    """A step from `x` along `d`, at which strong Wolfe conditions hold.
+
+    Args:
+        obj_func: gives loss and flat gradient for `x`, a step and a direction.
+        x: where the line begins, which `obj_func` knows what to do with.
+        t: the first step to try.
+        d: the direction, flat.
+        f, g, gtd: loss, gradient and slope along `d` at `x`.
+        c1, c2: how much the loss has to decrease, and how much of the slope may be left.
+        tolerance_change: the least change of an element that is worth a look.
+        max_ls: how many evaluations there may be after the first.
+
+    Returns:
+        The loss as `obj_func` gave it, the gradient and the step, and how many evaluations there were.
+    """
+    losses = {0.0: f}
+
+    def look(length: float) -> _Point:
+        loss, gradient = obj_func(x, length, d)
+        losses[length] = loss
+        gradient = gradient.clone()
+        return _Point(length, _number(loss), gradient, gradient.dot(d).item())
+
+    here = _Point(0.0, _number(f), g.clone(), _number(gtd))
+    largest = d.abs().max().item()
+    there, looks = _search(look, here, _number(t), largest, max_ls, c1, c2, tolerance_change)
+    return losses[there.length], there.gradient, there.length, looks
+
+
+def _cubic_interpolate(
+    x1: Any, f1: Any, g1: Any, x2: Any, f2: Any, g2: Any, bounds: tuple[Any, Any] | None = None
+) -> Any:
+    """Where the cubic through two points of a line is least, within bounds: by default the points.
+
+    Args:
+        x1, f1, g1: place, value and slope of one of the points, numbers or tensors of one element.
+        x2, f2, g2: those of the other.
+        bounds: the least and the greatest place.
+    """
+    nearest, farthest = (min(x1, x2), max(x1, x2)) if bounds is None else bounds
+    ends = (_number(x1), _number(f1), _number(g1), _number(x2), _number(f2), _number(g2))
+    least = _least_of_cubic(*ends, (_number(nearest), _number(farthest)))
+    tensors = (t for t in (g1, f1, x1) if isinstance(t, Tensor))
+    return next((t.new_tensor(least) for t in tensors), least)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,65 +74,3 @@ def data_parallel(
     """
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))
-
-
-def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
-    """Give copies of a module on several devices, whose gradients flow back to it.
-
-    Args:
-        network: the module.
-        devices: a device for each copy.
-        detach: whether gradients do not flow back.
-
-    Example:
-        >>> net = nn.Linear(2, 1)
-        >>> [twin] = nn.parallel.replicate(net, ["cpu"])
-        >>> twin(adjit.ones(3, 2)).sum().backward()
-        >>> net.bias.grad
-        tensor([3.])
-    """
-    return [_copied(network, place, detach) for place in devices]
-
-
-def _copied(module: Module, place: Any, detach: bool) -> Module:
-    made = copy.copy(module)
-    made.__dict__ = dict(module.__dict__)
-    made._parameters = {}
-    for name, p in module._parameters.items():
-        copied = None if p is None else (p.detach() if detach else p).to(place)
-        made.__dict__[name] = None if copied is None else copied.view_as(copied)
-    made._buffers = {
-        name: None if b is None else b.to(place) for name, b in module._buffers.items()
-    }
-    made._modules = {
-        name: None if m is None else _copied(m, place, detach)
-        for name, m in module._modules.items()
-    }
-    return made
-
-
-def parallel_apply(
-    modules: Sequence[Module],
-    inputs: Sequence[Any],
-    kwargs_tup: Sequence[dict[str, Any]] | None = None,
-    devices: Sequence[Any] | None = None,
-) -> list[Any]:
-    """Run each module on its own arguments, one after the other.
-
-    Args:
-        modules: as many as `inputs`.
-        inputs: a tuple of arguments for each, or the only one.
-        kwargs_tup: arguments by name for each.
-        devices: accepted for PyTorch's programs.
-
-    Example:
-        >>> nn.parallel.parallel_apply([nn.ReLU(), nn.Tanh()], [adjit.ones(1), adjit.zeros(1)])
-        [tensor([1.]), tensor([0.])]
-    """
-    if len(modules) != len(inputs):
-        raise AssertionError(
-            f"The number of modules {len(modules)} is not equal to the number of inputs {len(inputs)}"
-        )
-    named = [{} for _ in modules] if kwargs_tup is None else kwargs_tup
-    given = [value if isinstance(value, (tuple, list)) else (value,) for value in inputs]
-    return [m(*a, **k) for m, a, k in zip(modules, given, named, strict=True)]
