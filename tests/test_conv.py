@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from adjit.kernels.ops import gemm_tile
+from adjit.kernels.ops.conv_tile import ADDED
 from against_torch import (
     agree,
     agree_in_error,
@@ -23,8 +25,6 @@ from hypothesis import strategies as st
 import adjit
 from adjit import nn
 from adjit.autograd import gradcheck, gradgradcheck
-from adjit.kernels.ops import gemm_tile
-from adjit.kernels.ops.conv_tile import ADDED
 from adjit.ops import conv_plans
 
 rng = np.random.default_rng(0)

@@ -470,20 +470,30 @@ def emit_finish(
         for k in range(2)
     )
     rectifies = f.broadcast(activation.equals(RELU))
-    with f.either(bias_column.equals(1)) as branches:
-        for is_dense, branch in zip((True, False), branches, strict=True):
-            with branch, f.loop(rows) as r, f.loop(columns, f.lanes) as j:
-                mask = f.first(columns - j)
-                place = out + (r * out_row + j) * f.size
-                source = bias + (r * bias_row + j * bias_column) * f.size
-                old = f.load_some(place, mask)
-                added = (
-                    f.load_some(source, mask) if is_dense else f.gather(source, bias_column, mask)
-                )
-                total = builder.fadd(builder.fmul(alpha, old), builder.fmul(beta, added))
-                is_below = builder.fcmp_ordered("<", total, f.zero)
-                total = builder.select(builder.and_(rectifies, is_below), f.zero, total)
-                f.store_some(total, place, mask, (columns - j) > f.lanes - 1)
+
+    def finished(old: ir.Value, added: ir.Value) -> ir.Value:
+        total = builder.fadd(builder.fmul(alpha, old), builder.fmul(beta, added))
+        is_below = builder.fcmp_ordered("<", total, f.zero)
+        return builder.select(builder.and_(rectifies, is_below), f.zero, total)
+
+    is_whole = f.all(bias_column.equals(1), columns > f.lanes - 1)
+    with f.either(is_whole) as (whole, some):
+        with whole, f.loop(rows) as r:
+            line, source = out + r * out_row * f.size, bias + r * bias_row * f.size
+            behind = (
+                columns - f.lanes
+            ) * f.size  # of vectors that may overlap, read before others are written
+            last = finished(f.load(line + behind), f.load(source + behind))
+            with f.loop(columns // f.lanes * f.lanes, f.lanes) as j:
+                along = j * f.size
+                f.store(finished(f.load(line + along), f.load(source + along)), line + along)
+            f.store(last, line + behind)
+        with some, f.loop(rows) as r, f.loop(columns, f.lanes) as j:
+            mask = f.first(columns - j)
+            place = out + (r * out_row + j) * f.size
+            source = bias + (r * bias_row + j * bias_column) * f.size
+            total = finished(f.load_some(place, mask), f.gather(source, bias_column, mask))
+            f.store_some(total, place, mask, (columns - j) > f.lanes - 1)
 
 
 # --------------------------------------------------------------------------- loops

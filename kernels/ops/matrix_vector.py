@@ -213,27 +213,42 @@ def rows_by_vectors(args, start, stop):
         unit += last - first
 
 
-@kernel
-def rows_by_columns(args, start, stop):
-    """out = matrix @ columns for a matrix that lies by rows and a few columns; a unit is a row.
-
-    What a tile of `dot_tile.py` does for the pixels of a convolution.
-    """
-    p = words(args)
-    size, depth, step, columns, apart, panel, tall = p[4], p[5], p[6], p[7], p[8], p[9], p[10]
+@helper
+def dots_of_rows(p, matrix, columns, out, start, stop):
+    """out[i, j] = matrix[i] @ columns[j] for some rows and a few columns, by addresses."""
+    size, depth, step, count, apart, panel, tall = p[4], p[5], p[6], p[7], p[8], p[9], p[10]
     lines, targets = stack_words(TALLEST), stack_words(TALLEST)
     segment, nothing = stack_words(2), stack_words(1)
     words(segment)[0], words(segment)[1], words(nothing)[0] = 0, depth * size, 0
     for i in range(start, stop, tall):
         rows = min(tall, stop - i)
         for k in range(rows):
-            words(lines)[k] = p[0] + (i + k) * step * size
-            words(targets)[k] = p[2] + (i + k) * columns * size
-        for j in range(0, columns, panel):
+            words(lines)[k] = matrix + (i + k) * step * size
+            words(targets)[k] = out + (i + k) * count * size
+        for j in range(0, count, panel):
             call(p[3], (
-                rows, min(panel, columns - j), lines, segment, 1, p[1] + j * apart * size, 0, targets,
+                rows, min(panel, count - j), lines, segment, 1, columns + j * apart * size, 0, targets,
                 j * size, 0, apart * size, nothing,
             ))  # fmt: skip
+
+
+@kernel
+def rows_by_columns(args, start, stop):
+    """out[b] = matrix[b] @ columns[b] for matrices that lie by rows, a few columns, and two axes of batches.
+
+    A unit is a row of a matrix. What a tile of `dot_tile.py` does for the pixels of a convolution.
+    """
+    p = words(args)
+    size, count, rows, inner = p[4], p[7], p[11], p[12]
+    unit = start
+    while unit < stop:
+        entry, first = unit // rows, unit % rows
+        last = min(first + stop - unit, rows)
+        above, beside = entry // inner, entry % inner
+        matrix = p[0] + (above * p[13] + beside * p[14]) * size
+        columns = p[1] + (above * p[15] + beside * p[16]) * size
+        dots_of_rows(p, matrix, columns, p[2] + entry * rows * count * size, first, last)
+        unit += last - first
 
 
 @helper

@@ -138,8 +138,13 @@ def known_spec(
 
 def are_one(a: Spec, b: Spec) -> bool:
     """Whether two specs are one object; of unknown numbers, whether they would be."""
-    if a is b or not inquiries:
-        return a is b
+    return are_alike(a, b) if inquiries else a is b
+
+
+def are_alike(a: Spec, b: Spec) -> bool:
+    """Whether two specs say the same: what a template made may have gone and come again as another object."""
+    if a is b:
+        return True
     kinds = (a.dtype, a.device, a.chosen) == (b.dtype, b.device, b.chosen)
     return kinds and a.shape == b.shape and a.strides == b.strides and a.reported == b.reported
 

@@ -310,7 +310,7 @@ def gains_by_dots(phases: list[Phase], depth: int, columns: int, groups: int, la
         vectors += segments * -(-together * depth // lanes)
     if depth == columns == 1 < groups:  # vectors of channels are what others are
         columns = groups
-    return are_worth_it(columns, lanes, vectors / len(phases), numbers / len(phases))
+    return are_worth_it(columns, lanes, vectors, numbers, len(phases))
 
 
 @cached(4096)

@@ -9,15 +9,17 @@ from ..kernels.ops import dot_tile
 from ..schedule.jit.cache import addresses
 from ..schedule.jit.modules import emitted
 
-# How many multiply-adds it takes to fold a sum, and how many times as many others have to take. 1024 rows of 64
+# How many multiply-adds it takes to fold a sum, and how many percent more others have to take. 1024 rows of 64
 # by 6 columns with AVX-512: 42 multiply-adds for 64, 20 us for 31.
-FOLD, GAIN = 3, 1.15
+FOLD, GAIN = 3, 15
 
 
-def are_worth_it(columns: int, lanes: int, vectors: float, numbers: float) -> bool:
+def are_worth_it(columns: int, lanes: int, vectors: int, numbers: int, sums: int = 1) -> bool:
     """Whether dot products of so many vectors for each column take less than a multiply-add for each number, of
-    vectors that hold all columns."""
-    return columns <= lanes and columns * (vectors + FOLD) * GAIN < numbers
+    vectors that hold all columns; so much for several sums."""
+    if not 0 < columns <= lanes:
+        return False
+    return (100 + GAIN) * columns * (vectors + FOLD * sums) < 100 * numbers
 
 
 def panel_of(columns: int) -> int:

@@ -43,6 +43,9 @@ FEW_ROWS = 4
 # Elements of a matrix from which on a vector has a kernel of its own although something is added to the
 # product: 1024 x 1024 take 55 us for 186, 64 x 64 take 3.2 for 2.6.
 APART = 1 << 13
+MANY_NARROW = (
+    256  # rows from which on the same holds for few columns: 1000 x 2 by 10 take 6.6 us for 16.2
+)
 INTEGER_ROWS = 32
 
 
@@ -257,27 +260,29 @@ def plan_few_rows(
 def plan_few_columns(
     kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape
 ) -> Product | None:
-    """Rows by a few columns that lie apart, as those of a layer's weight do: 4096 x 512 by 2 take 123 us for
-    667. None where they are more, or lie in another way."""
+    """Rows by a few columns that lie apart, as those of a layer's weight do, or batches of these: 4096 x 512 by
+    2 take 123 us for 667. None where they are more, or lie in another way."""
     depth, columns = x_shape[-1], y_shape[-1]
-    if not kind.is_floating_point or columns < 2 or (x_strides[-1], y_strides[-2]) != (1, 1):
+    if not kind.is_floating_point or (x_strides[-1], y_strides[-2]) != (1, 1):
         return None
     lanes = gemm_tile.lanes_of(kind.itemsize)
     if not are_worth_it(columns, lanes, -(-depth // lanes), depth):
         return None
-    rows = *broadcast_shapes(x_shape[:-2], y_shape[:-2]), x_shape[-2]
-    left = broadcast_strides(x_shape[:-1], x_strides[:-1], rows)
-    right = broadcast_strides((*y_shape[:-2], 1), (*y_strides[:-2], 0), rows)
-    sizes, (steps, others) = coalesce(rows, [left, right])
-    if len(sizes) != 1 or others != (0,):
+    batch, sizes, (left, right) = axes_of_batch(x_shape, x_strides, y_shape, y_strides)
+    rows = x_shape[-2]
+    if len(sizes) == 1 and (left[0], right[0]) == (rows * x_strides[-2], 0):
+        rows, sizes, left, right = rows * sizes[0], (), (), ()
+    more = 2 - len(sizes)
+    if more < 0:
         return None
-    panel = panel_of(columns)
+    panel, inner = panel_of(columns), (1, 1, *sizes)[-1]
     words = (
-        segment_dots(kind), kind.itemsize, depth, *steps, columns, y_strides[-1], panel,
-        dot_tile.dot_rows(panel),
+        segment_dots(kind), kind.itemsize, depth, x_strides[-2], columns, y_strides[-1], panel,
+        dot_tile.dot_rows(panel), rows, inner, *[0] * more, *left, *[0] * more, *right,
     )  # fmt: skip
     grain = -(-VECTOR_GRAIN // (depth * columns))
-    return Product(vectors.rows_by_columns, (*rows, columns), words, sizes[0], grain)
+    shape, n = (*batch, x_shape[-2], columns), numel(batch) * x_shape[-2]
+    return Product(vectors.rows_by_columns, shape, words, n, grain)
 
 
 @cached(4096)
@@ -348,7 +353,7 @@ def multiply_add(
     kind = x.dtype
     for factor in (beta, alpha):
         dtypes.check_fits(factor, kind)
-    is_apart = x.ndim == y.ndim == 2 and is_large_unpacked(x, y)
+    is_apart = x.ndim == y.ndim == 2 and is_quicker_apart(x, y)
     if kind.is_floating_point and x.shape[-1] > 0 and beta != 0 and not is_apart:
         plan = plan_product(
             kind,
@@ -376,9 +381,13 @@ def multiply_add(
     return product + (bias if beta == 1 else bias * beta)
 
 
-def is_large_unpacked(x: Tensor, y: Tensor) -> bool:
-    """Whether a large matrix is an operand of `x @ y`, or the result, and neither operand is packed."""
+def is_quicker_apart(x: Tensor, y: Tensor) -> bool:
+    """Whether `x @ y` and a sum take less time one after the other: where nothing is packed and an operand or
+    the result is large, and where rows are many and shorter than a vector."""
     (rows, depth), columns = x.shape, y.shape[1]
+    is_narrow = columns <= gemm_tile.lanes_of(x.dtype.itemsize) and rows >= MANY_NARROW
+    if is_narrow and x.device is CPU:
+        return True
     if max(rows * depth, depth * columns, rows * columns) < APART:
         return False
     given = x.dtype, x.shape, x._spec.strides, y.shape, y._spec.strides
