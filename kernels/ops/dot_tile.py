@@ -36,7 +36,8 @@ def dot_rows(columns: int) -> int:
 
 def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
     """The name of the function for a float dtype, and its module."""
-    code, tiles = TileCode(dtype), range(1, FEW_COLUMNS + 1)
+    code = TileCode(dtype)
+    tiles = range(1, min(FEW_COLUMNS, code.lanes) + 1)  # of as many columns as a vector has lanes
     made = emit_choice(code, "segment_dots", 12, emit_segment_dots, tiles, columns_of)
     made.linkage = "external"
     return (str(made.name),), code.module

@@ -3,7 +3,8 @@
 Memory is seen as outer x depth x height x width x inner: `inner` is 1 in C order, where `outer` is
 images times channels, and the channels where they lie last. In C order the next `LANES` windows of a
 row stay in registers for all their taps, and elements between them are loaded with theirs and dropped
-(`strided`). Where channels lie last, or windows far apart, the kernels of `pool_strips.py` stand for these.
+(`strided`). Where channels lie last, windows far apart or few of them in a row, the kernels of `pool_strips.py`
+stand for these.
 
 Places are flat numbers in the three axes, of dtype `Y`.
 
@@ -26,6 +27,7 @@ from ..language.abi import (
     remainder,
     scalar,
     shifted,
+    stack_words,
     words,
 )
 from ..language.device import all_threads, first_unit, on_device
@@ -60,11 +62,13 @@ from .pool_strips import (
     in_input,
     keep_larger,
     max_values_in_strips,
+    max_values_of_few,
     max_windows_in_strips,
     row_after,
     row_of,
     source_of,
     sum_windows_in_strips,
+    sum_windows_of_few,
 )
 
 FEW, SOME = 8, 16  # elements of which the largest is found without vectors, and by half a vector
@@ -411,19 +415,20 @@ def max_values(args, start, stop):
 
 
 @helper
-def place_of(q, axis, i, tap):
-    """The output place whose tap is an input place, -1 if there is none."""
-    shifted_place = i + q[PADDING + axis] - tap * q[DILATION + axis]
-    o = quotient(shifted_place, q[STRIDE + axis]) if shifted_place >= 0 else -1
-    fits = o * q[STRIDE + axis] == shifted_place and o < q[OUT + axis]
-    return o if fits else -1
+def windows_with(q, axis, i):
+    """The first and the last window along an axis that an input place lies in; windows have no gaps."""
+    last, before = i + q[PADDING + axis], i + q[PADDING + axis] - q[KERNEL + axis] + 1
+    if q[STRIDE + axis] > 1:  # divisions take as long as a short row
+        last = quotient(last, q[STRIDE + axis])
+        before = quotient(before + q[STRIDE + axis] - 1, q[STRIDE + axis]) if before > 0 else 0
+    return max(before, 0), min(last, q[OUT + axis] - 1)
 
 
 @kernel
 def spread_windows(args, start, stop):
     """The transpose of sum_windows: each input place gets the sum over the windows it lies in.
 
-    A unit is an input row. Words: g, out, then as in sum_windows.
+    A unit is an input row. Words: g, out, then as in sum_windows; there is no dilation.
     """
     p = words(args)
     g, out, q = at(p[0], T), at(p[1], T), shifted(p, 2)
@@ -431,22 +436,24 @@ def spread_windows(args, start, stop):
     rows, columns = q[OUT + HEIGHT], q[OUT + WIDTH]
     divisor = scalar(q[INNER + 1], T)
     total, strip = stack(T, STRIP), STRIP if inner == 1 else columns
+    begins, ends = words(stack_words(STRIP)), words(stack_words(STRIP))
+    is_few = inner == 1 and width <= STRIP and columns <= STRIP
+    for w in range(width if is_few else 0):
+        begins[w], ends[w] = windows_with(q, WIDTH, w)
+    h, d, outer = start % height, start // height % depth, start // height // depth
+    first_d, last_d = windows_with(q, DEPTH, d)
     for unit in range(start, stop):
-        h, d, outer = unit % height, unit // height % depth, unit // height // depth
+        first_h, last_h = windows_with(q, HEIGHT, h)
         target = shifted(out, unit * width * inner)
-        for i in range(width * inner):
+        for i in range(0 if is_few else width * inner):
             target[i] = T(0)
         for left in range(0, columns, strip):
             count = min(strip, columns - left)
             if inner == 1:
                 for o in range(count):
                     total[o] = T(0)
-            for kd in range(q[KERNEL]):
-                od = place_of(q, DEPTH, d, kd)
-                for kh in range(q[KERNEL + HEIGHT] if od >= 0 else 0):
-                    oh = place_of(q, HEIGHT, h, kh)
-                    if oh < 0:
-                        continue
+            for od in range(last_d, first_d - 1, -1):
+                for oh in range(last_h, first_h - 1, -1):
                     line = ((outer * q[OUT] + od) * rows + oh) * columns + left
                     row = shifted(g, line * inner)
                     if inner == 1:
@@ -454,10 +461,23 @@ def spread_windows(args, start, stop):
                             total[o] += row[o]
                     else:
                         spread_row(target, row, q, left, count)
-            if inner == 1:  # the rows that windows have in common are spread together
+            if (
+                inner == 1 and not is_few
+            ):  # the rows that windows have in common are spread together
                 spread_row(target, total, q, left, count)
-        for i in range(width * inner):
+        for w in range(width if is_few else 0):
+            made = total[begins[w]] if begins[w] <= ends[w] else T(0)
+            for o in range(begins[w] + 1, ends[w] + 1):
+                made += total[o]
+            target[w] = made / divisor
+        for i in range(0 if is_few else width * inner):
             target[i] /= divisor
+        h += 1
+        if h == height:
+            h, d = 0, d + 1
+            if d == depth:
+                d, outer = 0, outer + 1
+            first_d, last_d = windows_with(q, DEPTH, d)
 
 
 @helper
@@ -572,6 +592,7 @@ def over_windows_by_threads(op, neutral, divisor, x, out, q, n):
         out[unit] = total / divisor
 
 
+@on_device(sum_windows_of_few)
 @on_device(sum_windows_in_strips)
 @on_device(sum_windows)
 def sum_windows_by_threads(row, n):
@@ -580,6 +601,29 @@ def sum_windows_by_threads(row, n):
     over_windows_by_threads(add, T(0), scalar(q[INNER + 1], T), at(row[0], T), at(row[1], T), q, n)
 
 
+@on_device(spread_windows)
+def spread_windows_by_threads(row, n):
+    """`spread_windows`; a unit is a number of the input."""
+    g, out, q = at(row[0], T), at(row[1], T), shifted(row, 2)
+    depth, height, width, inner = q[SIZE], q[SIZE + HEIGHT], q[SIZE + WIDTH], q[INNER]
+    for unit in range(first_unit(), n * width * inner, all_threads()):
+        place, channel = quotient(unit, inner), remainder(unit, inner)
+        line, w = quotient(place, width), remainder(place, width)
+        volume, h = quotient(line, height), remainder(line, height)
+        outer, d = quotient(volume, depth), remainder(volume, depth)
+        first_d, last_d = windows_with(q, DEPTH, d)
+        first_h, last_h = windows_with(q, HEIGHT, h)
+        first_w, last_w = windows_with(q, WIDTH, w)
+        total = T(0)
+        for ow in range(first_w, last_w + 1):
+            for od in range(last_d, first_d - 1, -1):
+                for oh in range(last_h, first_h - 1, -1):
+                    row_at = (outer * q[OUT] + od) * q[OUT + HEIGHT] + oh
+                    total += g[(row_at * q[OUT + WIDTH] + ow) * inner + channel]
+        out[unit] = total / scalar(q[INNER + 1], T)
+
+
+@on_device(max_values_of_few)
 @on_device(max_values_in_strips)
 @on_device(max_values)
 def max_values_by_threads(row, n):

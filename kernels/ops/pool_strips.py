@@ -4,9 +4,10 @@ Memory, geometry and places are those of `pool.py`, whose kernels these stand fo
 """
 
 import math
+from operator import add
 
 from ..language.abi import T, Y, at, helper, kernel, scalar, shifted, words
-from ..language.lanes import least_of, stack
+from ..language.lanes import LANES, combine, least_of, load_block, spread, stack, store
 
 STRIP = 128  # places of a row, or channels, that one pass takes
 
@@ -178,3 +179,50 @@ def max_values_in_strips(args, start, stop):
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
     over_strips(larger_in_strip, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)
+
+
+@helper
+def over_few(op, neutral, divisor, x, out, q, start, stop, T):
+    """out = `op` over all taps of a few windows of a row, first over those above each other."""
+    depth, height, width, columns = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[OUT + WIDTH]
+    total = stack(T, STRIP)
+    oh, od, outer = row_of(q, start)
+    for unit in range(start, stop):
+        plane = shifted(x, outer * depth * height * width)
+        for left in range(0, width, LANES):
+            above = spread(neutral)
+            for kd in range(q[KERNEL]):
+                d = source_of(q, DEPTH, od, kd)
+                for kh in range(q[KERNEL + HEIGHT]):
+                    h = source_of(q, HEIGHT, oh, kh)
+                    if d < 0 or d >= depth or h < 0 or h >= height:
+                        continue
+                    line = shifted(plane, (d * height + h) * width + left)
+                    row = load_block(line, 0, min(LANES, width - left), neutral)
+                    above = combine(op, above, row)
+            store(total, left, above)
+        for ow in range(columns):
+            made = neutral
+            for kw in range(q[KERNEL + WIDTH]):
+                w = source_of(q, WIDTH, ow, kw)
+                if 0 <= w < width:
+                    made = combine(op, made, total[w])
+            out[unit * columns + ow] = made / divisor
+        oh, od, outer = row_after(q, oh, od, outer)
+
+
+@kernel
+def sum_windows_of_few(args, start, stop):
+    """`sum_windows` of a few windows in a row, which a strip holds; a unit is an output row."""
+    p = words(args)
+    q = shifted(p, 2)
+    divisor = scalar(q[INNER + 1], T)
+    over_few(add, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop, T)
+
+
+@kernel
+def max_values_of_few(args, start, stop):
+    """`max_values` of a few windows in a row, which a strip holds; a unit is an output row."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    over_few(max, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)

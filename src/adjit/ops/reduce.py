@@ -1000,6 +1000,8 @@ def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
 def vector_norm_axes(x: Tensor, ord: float, axes: Shape, keepdim: bool) -> Tensor:
     """Vector norms along axes."""
     kind = x.dtype
+    if ord != 0 and axes and numel(x.shape[axis] for axis in axes) == 1:
+        return x.contiguous().abs().view(reduced_shape(x.shape, axes, keepdim))
     if ord == 0:
         return fold(SUM, x != 0, axes, keepdim, kind)
     if ord == 1:

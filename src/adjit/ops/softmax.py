@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph import record
 from ..graph.composed import composed
@@ -211,10 +212,26 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 # ---------------------------------------------------------------- logsumexp
 
 
+# Numbers that are summed without bringing them side by side: of 547x3x30x8 along the second axis 0.30 ms for
+# 1.34, of 16x100x64 0.069 for 0.063.
+SHORT = 32
+
+
+def logsumexp_of_few(x: Tensor, axes: Shape, shape: Shape) -> Tensor:
+    """The same, by operations on elements as they lie."""
+    top = x.amax(axes, True)
+    top = top.masked_fill(top.abs() == math.inf, 0)
+    return ((x - top).exp().sum(axes, True).log() + top).view(shape)
+
+
 @operation("LogsumexpBackward0")
 def logsumexp_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """Logarithms of sums of exponentials along axes."""
     shape = reduced_shape(x.shape, axes, keepdim)
+    count = numel(x.shape[axis] for axis in axes)
+    is_outer = x.ndim - 1 not in axes or count == 1
+    if 0 < count <= SHORT and is_outer and x.device is CPU:
+        return logsumexp_of_few(x, axes, shape)
     x, rows, length = rows_of(x, axes)
     if length == 0:
         return x.new_full(shape, -math.inf)
