@@ -421,7 +421,7 @@ def test_sums_of_short_rows(kind, plans, monkeypatch):
         texts = [s.text for p in plans for s in p.sources if s.label == "fused mul, sum"]
         is_short = length * np.dtype(kind).itemsize <= reduce.SHORT_BYTES
         called = "sum_shortest_rows(" if 2 <= length <= 4 else "sum_rows_of_block("
-        assert texts
+        assert texts or length == 1  # whose norm is one of elements
         assert all((called in text) == is_short for text in texts)
         plans.clear()
 

@@ -593,6 +593,29 @@ def over_windows_by_threads(op, neutral, divisor, x, out, q, n):
 
 
 @on_device(sum_windows_of_few)
+def sum_windows_of_few_by_threads(row, n):
+    """`sum_windows_of_few`, in its order; a unit is a result."""
+    x, out, q = at(row[0], T), at(row[1], T), shifted(row, 2)
+    depth, height, width, inner = q[SIZE], q[SIZE + HEIGHT], q[SIZE + WIDTH], q[INNER]
+    for unit in range(first_unit(), results_of(q, n), all_threads()):
+        outer, od, oh, ow, channel = window_of(q, unit)
+        plane = shifted(x, outer * depth * height * width * inner + channel)
+        total = T(0)
+        for kw in range(q[KERNEL + WIDTH]):
+            w = source_of(q, WIDTH, ow, kw)
+            if w < 0 or w >= width:
+                continue
+            above = T(0)
+            for kd in range(q[KERNEL]):
+                d = source_of(q, DEPTH, od, kd)
+                for kh in range(q[KERNEL + HEIGHT]):
+                    h = source_of(q, HEIGHT, oh, kh)
+                    if 0 <= d < depth and 0 <= h < height:
+                        above += plane[((d * height + h) * width + w) * inner]
+            total += above
+        out[unit] = total / scalar(q[INNER + 1], T)
+
+
 @on_device(sum_windows_in_strips)
 @on_device(sum_windows)
 def sum_windows_by_threads(row, n):

@@ -277,6 +277,8 @@ T.poisson({chances}); T.binomial(T.full((3,), 5.0), T.full((3,), 0.5))
 
 NETWORKS = """
 F.conv1d({image1}, {kernel1}); F.conv1d({image1}, {kernel1}, {out_bias}, padding=1)
+F.conv_tbc({image1}.permute(2, 0, 1), {kernel1}.permute(2, 1, 0), {out_bias})
+T.conv_tbc({image1}.permute(2, 0, 1), {kernel1}.permute(2, 1, 0), {out_bias}, 1)
 F.conv2d({image2}, {kernel2}); F.conv3d({image3}, {kernel3})
 F.conv2d({image2}, {kernel2}, {out_bias}, stride={stride}, padding=1)
 F.conv2d({image2}, {kernel2}, dilation=2, padding=2); F.conv_transpose1d({image1}, {back1})
