@@ -401,19 +401,29 @@ def emit_dots(code: TileCode) -> Any:
     loop.close(k_next < whole, [k_next.ir, *sums])
     rest = f.first(depth - whole)
     sums = added(whole * f.size, lambda address: f.load_some(address, rest), loop.results[1:])
-    edge = f.first(columns)
-    given, bias = optional(f, bias, w)
-    start = f.load_some(bias, f.builder.and_(given, edge))
-    totals = [
-        f.builder.fadd(start, fold_lanes(f, sums[i * width : (i + 1) * width]))
-        for i in range(DOT_ROWS)
-    ]
-    none = f.number(0)
-    totals = finished(f, after, totals, [(i, none, edge) for i in range(DOT_ROWS)], cells)
-    for cell, total in zip(cells, totals, strict=True):
-        f.store_some(total, cell, edge)
+    sums = [fold_lanes(f, sums[i * width : (i + 1) * width]) for i in range(DOT_ROWS)]
+    store_dots(f, sums, columns, bias, w, after, cells)
     f.builder.ret_void()
     return f.defined
+
+
+def store_dots(
+    f: TileCode,
+    sums: Sequence[ir.Value],
+    columns: TileNumber,
+    bias: TileNumber,
+    other: TileNumber,
+    after: TileNumber,
+    cells: list[TileNumber],
+) -> None:
+    """Store rows of less than a vector with a bias, if its address is not 0; then any other one is read."""
+    edge, none = f.first(columns), f.number(0)
+    given, bias = optional(f, bias, other)
+    start = f.load_some(bias, f.builder.and_(given, edge))
+    totals = [f.builder.fadd(start, row) for row in sums]
+    totals = finished(f, after, totals, [(i, none, edge) for i in range(len(cells))], cells)
+    for cell, total in zip(cells, totals, strict=True):
+        f.store_some(total, cell, edge)
 
 
 def fold_lanes(f: TileCode, vectors: list[ir.Value]) -> ir.Value:

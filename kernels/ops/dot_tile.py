@@ -18,10 +18,9 @@ from .conv_tile import (
     TALLEST,
     TileLoop,
     emit_choice,
-    finished,
     fold_lanes,
     load_lanes,
-    optional,
+    store_dots,
 )
 from .gemm_tile import I64, TileCode, TileNumber
 
@@ -81,15 +80,8 @@ def emit_segment_dots(f: TileCode, columns: int) -> Any:
     rest = f.first((length - whole) // f.size)
     sums = added(begin + whole, before + whole, rest, inner.results[1:])
     outer.close((k + 1) < count, [(k + 1).ir, (before + length).ir, *sums])
-    edge = f.first(f.number(columns))
-    given, bias = optional(f, bias, b)
-    start = f.load_some(bias, f.builder.and_(given, edge))
-    sums = outer.results[2:]
-    totals = [f.builder.fadd(start, row) for row in folded_rows(f, sums, columns)]
-    none = f.number(0)
-    totals = finished(f, after, totals, [(i, none, edge) for i in range(height)], cells)
-    for cell, total in zip(cells, totals, strict=True):
-        f.store_some(total, cell, edge)
+    sums = folded_rows(f, outer.results[2:], columns)
+    store_dots(f, sums, f.number(columns), bias, b, after, cells)
     f.builder.ret_void()
     return f.defined
 

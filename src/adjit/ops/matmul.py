@@ -43,9 +43,8 @@ FEW_ROWS = 4
 # Elements of a matrix from which on a vector has a kernel of its own although something is added to the
 # product: 1024 x 1024 take 55 us for 186, 64 x 64 take 3.2 for 2.6.
 APART = 1 << 13
-MANY_NARROW = (
-    256  # rows from which on the same holds for few columns: 1000 x 2 by 10 take 6.6 us for 16.2
-)
+# Rows from which on a sum is apart where they are shorter than a vector: 1000 x 2 by 10 take 6.6 us for 16.2.
+MANY_NARROW = 256
 INTEGER_ROWS = 32
 
 
@@ -346,14 +345,15 @@ def with_dense_axis(x: Tensor) -> Tensor:
 def multiply_add(
     bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any, activation: int = kernels.IDENTITY
 ) -> Tensor:
-    """`activation(beta * bias + alpha * (x @ y))`, recorded; in one pass for floats.
+    """`activation(beta * bias + alpha * (x @ y))`, recorded; in one pass for floats, unless that takes longer.
 
-    The bits are those of the operations one by one. Only floats take an activation.
+    The bits are those of the operations one by one, but for a few rows or columns that `x @ y` alone does not
+    pack. Only floats take an activation.
     """
     kind = x.dtype
     for factor in (beta, alpha):
         dtypes.check_fits(factor, kind)
-    is_apart = x.ndim == y.ndim == 2 and is_quicker_apart(x, y)
+    is_apart = activation == kernels.IDENTITY and x.ndim == y.ndim == 2 and is_quicker_apart(x, y)
     if kind.is_floating_point and x.shape[-1] > 0 and beta != 0 and not is_apart:
         plan = plan_product(
             kind,
