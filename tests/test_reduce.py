@@ -683,3 +683,16 @@ def test_any_shape_any_axes(shape: list[int], data: st.DataObject) -> None:
     dims = tuple(axes) or None
     got = t.sum(dims, keepdim)
     assert np.array_equal(got.numpy(), x.transpose(order).sum(dims, keepdims=keepdim))
+
+
+@pytest.mark.parametrize("shape", [(3, 700), (2, 5, 300), (1, 600), (600, 1), (32, 513), (33, 513)])
+def test_logsumexp_of_a_few_numbers_each(shape):
+    """As they lie, not side by side; infinities and NaN are those of one row."""
+    axes = (0, 1) if len(shape) == 3 else shape.index(min(shape))
+    x = np.random.default_rng(0).standard_normal(shape)
+    agree_in_gradients(lambda T, x: T.logsumexp(x, axes), x)
+    for k, value in enumerate((np.inf, -np.inf, np.nan, 1000.0, -1000.0)):
+        np.moveaxis(x, -1 if x.shape[-1] > 1 else 0, 0)[k] = value
+        np.moveaxis(x, -1 if x.shape[-1] > 1 else 0, 0)[k + 7].flat[0] = value
+    agree(lambda T, x: T.logsumexp(x, axes), x)
+    agree(lambda T, x: T.logsumexp(x, axes, True), x.astype(np.float32))
