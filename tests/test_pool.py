@@ -112,6 +112,28 @@ def test_avg_pool(n: int, layout: Callable[[Any], Any]) -> None:
 
 @layouts
 @every_n
+def test_windows_that_are_all_of_an_image(n: int, layout: Callable[[Any], Any]) -> None:
+    sizes = (5, 4, 3)[:n]
+    x = normal(3, 4, *sizes)
+    mean, largest = (
+        lambda T, t, *given, f=name, **named: getattr(functional(T), f)(
+            layout(t), sizes, *given, **named
+        )
+        for name in (f"avg_pool{n}d", f"max_pool{n}d")
+    )
+    for given in ((), (2, 0, True), (1, 0, False, False)):
+        agree_in_gradients(lambda T, t, g=given: mean(T, t, *g), x)
+    if n > 1:
+        agree_in_gradients(lambda T, t: mean(T, t, divisor_override=7), x)
+    agree_in_gradients(largest, x)
+    x[1, 2].flat[3] = np.nan
+    for call in (mean, largest):
+        agree(call, x)
+        agree(call, x.astype(np.float32))
+
+
+@layouts
+@every_n
 def test_adaptive_pools(n: int, layout: Callable[[Any], Any]) -> None:
     x = normal(*SHAPES[n])
     for size in (1, 3, 5, (2, None, 4)[:n] if n > 1 else 7):
