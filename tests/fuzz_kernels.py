@@ -22,7 +22,7 @@ if __name__ == "__main__":
 import numba
 import numpy as np
 
-from adjit.user_kernels import NotDifferentiable, generated
+from adjit.user_kernels import NotDifferentiable, folding, generated
 from adjit.user_kernels.tangent_functions import tangent_function
 
 STEEP = (
@@ -114,7 +114,19 @@ class Program:
             lambda: f"helper({atom()}, {atom()})", lambda: f"({e()}) ** 2",
             lambda: f"np.minimum({e()}, {atom()})",
             lambda: f"np.sum({self.view()}) * 0.2", lambda: f"np.dot({self.array()}, {self.array()}) * 0.1",
+            lambda: self.function(),
         ])()  # fmt: skip
+
+    def function(self):
+        """A number from a function of NumPy's on an array."""
+        v, n = self.view(5), self.r.randrange(4)
+        return self.r.choice([
+            f"np.sort({v})[{n}]", f"np.median({v})", f"{v}[np.argsort({self.array()})[{n}]]",
+            f"np.quantile({v}, 0.3)", f"{v}[np.argmax({self.array()})]", f"np.trapezoid({v}) * 0.2",
+            f"np.interp({self.atom()}, np.array([-0.5, 0.1, 0.8]), {self.array()}[1:4])", f"z.flat[{n} - m]",
+            f"np.convolve({v}, {self.array()}[:2])[{n}] * 0.3", f"np.trace(np.triu(z), {n - 1}) * 0.2",
+            f"{v}[np.searchsorted(np.sort({self.array()}), {self.atom()}) % 5]",
+        ])  # fmt: skip
 
     def condition(self):
         r = self.r
@@ -144,7 +156,8 @@ class Program:
             lambda: f"{v()} * {v()} * 0.7", lambda: f"np.sin({v()} + {n}) * {v()}",
             lambda: f"0.3 * {v()} + {n}",
             lambda: f"np.where({v()} > 0.1, {v()}, 0.5 * {v()})", lambda: v(),
-            lambda: f"-{v()} / (1.5 + {v()} ** 2)",
+            lambda: f"-{v()} / (1.5 + {v()} ** 2)", lambda: f"np.sort({v()})", lambda: f"np.flip({v()}) * {n}",
+            lambda: f"np.cumsum({v()}) * 0.3", lambda: f"np.roll({v()}, m)", lambda: f"np.fmax({v()}, {v()})",
         ])()  # fmt: skip
 
     def statement(self):
@@ -172,6 +185,8 @@ class Program:
             self.arrays()
         elif c < 0.66:
             self.chosen()
+        elif c < 0.675 and self.depth < 4:
+            self.grid()
         elif c < 0.69:
             self.add("m += 1")
         elif c < 0.72:
@@ -213,6 +228,26 @@ class Program:
             first, second = self.lines.pop().strip().split("; ")
             self.add(first)
             self.add(second)
+
+    def grid(self):
+        """A loop over all elements or indices, which `break` and `continue` leave whole."""
+        r, a = self.r, self.array()
+        self.names += 1
+        e, i, j = (f"{letter}{self.names}" for letter in "eij")
+        self.loops += 1
+        head, value = r.choice([
+            (f"{e} in z.flat", e), (f"{e} in {a}.flat", e), (f"{i}, {j} in np.ndindex(2, 3)", f"z[{i}, {j}]"),
+            (f"({i}, {j}), {e} in np.ndenumerate(z)", f"{e} * {a}[{j}]"),
+            (f"{i}, {e} in enumerate(z[1:3].flat)", f"{e} * {a}[{i} % 5]"),
+        ])  # fmt: skip
+        self.add(f"for {head}:")
+        self.add(f"    c = 0.8 * c + 0.3 * math.sin({value})")
+        if r.random() < 0.4:
+            self.add(f"    if c > {r.uniform(0.1, 0.5):.3f}:")
+            self.add(f"        {r.choice(['break', 'continue'])}")
+        if r.random() < 0.5:
+            self.add(f"    {self.array()}[m % 5] += 0.1 * {value} * c")
+        self.loops -= 1
 
     def chosen(self):
         """An array that a branch chooses, read and now and then written behind it."""
@@ -533,6 +568,9 @@ def files(function, args):
     }
     with unittest.mock.patch.object(generated, "folded", str):
         texts["unfolded"] = generated.text_of(function, kinds, wanted, "reverse")
+    for width in (30, 55):  # longer lines keep the names of some values, and not of others
+        with unittest.mock.patch.object(folding, "_WIDEST", width):
+            texts[f"{width} wide"] = generated.text_of(function, kinds, wanted, "reverse")
     # Those of arrays that change places in loops of loops are refused.
     with contextlib.suppress(NotDifferentiable):
         texts["again"] = generated.text_of(
@@ -578,9 +616,10 @@ def compared(prog, args, want, made, seed):
     rounding = 1e-15 * np.abs(grad) @ np.abs(flat(args))
     if not abs(value - want) <= 1e-12 * (1 + abs(want)) + rounding:
         return f"WRONG value {value} {want}"
-    line_by_line, grads_again = made["unfolded"]["value_and_grad"](*copies(args))
-    if not np.array_equal([value, *grad], [line_by_line, *flat(grads_again)], equal_nan=True):
-        return "WRONG: other bits than a value in each line"
+    for text in ("unfolded", "30 wide", "55 wide"):
+        value_again, grads_again = made[text]["value_and_grad"](*copies(args))
+        if not np.array_equal([value, *grad], [value_again, *flat(grads_again)], equal_nan=True):
+            return f"WRONG: other bits than {text}"
     rng = np.random.default_rng(seed + 1)
     along = [
         rng.standard_normal(np.shape(a)) if np.ndim(a) else float(rng.standard_normal())

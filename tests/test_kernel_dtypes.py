@@ -214,8 +214,8 @@ def mixed(x: Any, d: Any) -> Any:
     return np.dot(x, d)
 
 
-def whole_sums(x: Any, k: Any) -> Any:
-    return np.cumsum(k) * x
+def whole_kron(x: Any, k: Any) -> Any:
+    return np.kron(k, x)  # which Numba makes whole numbers of
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def whole_sums(x: Any, k: Any) -> Any:
         (of_bytes, [np.arange(3, dtype=np.int8)], "whole numbers that are not int64 cannot"),
         (of_truths, [np.ones(3, bool)], "arithmetic on arrays of truth values cannot"),
         (mixed, [x32, ARGUMENTS["d"]], "a function of arrays of different dtypes cannot"),
-        (whole_sums, [x32, np.arange(3)], "arrays that are not float64 or float32 cannot"),
+        (whole_kron, [x32, np.arange(6)], "a function of arrays of different dtypes cannot"),
     ],
 )
 def test_what_is_refused_says_so(function: Any, given: list[Any], said: str) -> None:

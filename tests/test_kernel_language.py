@@ -16,7 +16,7 @@ from adjit.user_kernels import NotDifferentiable
 from adjit.user_kernels.scalar_programs import ScalarParameter, read_program
 
 
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_what_is_right_as_plain_python():
     done = subprocess.run(
         [sys.executable, "kernel_language.py"], capture_output=True, text=True,
@@ -38,6 +38,10 @@ def test_what_is_right_as_plain_python():
         "arrays_of_a_round",
         "cross",
         "sizes_of_a_side",
+        "sizes_of_rounds",
+        "masks_of_rounds",
+        "solve_pivots",
+        "reshaped",
     ],
 )
 def test_what_is_right_compiled(name):

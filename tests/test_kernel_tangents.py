@@ -9,6 +9,8 @@ import adjit
 from adjit import func
 from adjit.autograd import forward_ad
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 @adjit.kernel
 def smooth(x, rate):

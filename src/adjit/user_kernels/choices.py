@@ -15,7 +15,7 @@ from .expressions import Expressions
 from .structure import Apply, Atom, Branch, Make, Repeat, Suite, walk
 from .values import NEW_AXIS, ArrayView, Strided, TupleValue, Value
 
-_OF_SIZES = {"shape", "+", "-", "*", "//", "max", "min"}
+_OF_SIZES = {"shape", "+", "-", "*", "//", "max", "min", "select", "<"}
 
 
 @dataclass

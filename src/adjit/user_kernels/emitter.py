@@ -77,7 +77,7 @@ class Emitter:
         self.supposed: dict[str, str] = {}  # those of them that something depends on
         self.stack: list[ActiveCall] = []
         self._names: dict[str, int] = {}
-        self._scopes: list[tuple[Suite, dict[Key, str]]] = [(self.block, {})]
+        self._scopes: list[tuple[Suite, dict[Key, Any]]] = [(self.block, {})]
         self._versions: dict[str, int] = {}
 
     # ----- the user's text -----
@@ -165,7 +165,17 @@ class Emitter:
 
     # ----- the same value once -----
 
-    def _known(self, key: Key, through_loops: bool) -> str | None:
+    def of_array_now(self, what: str, array: str, *rest: object) -> Key:
+        """A key for what an array gives while nobody writes it."""
+        group = "<swapped>" if array in self.swapped else array
+        return (what, array, group, self._versions.get(group, 0), *rest)
+
+    def remember(self, key: Key, value: Any) -> None:
+        """Give a value that `known` finds while this block is open."""
+        self._scopes[-1][1][key] = value
+
+    def known(self, key: Key, *, through_loops: bool) -> Any:
+        """What was remembered on every way here; None if nothing was."""
         for block, table in reversed(self._scopes):
             if key in table:
                 return table[key]
@@ -174,10 +184,8 @@ class Emitter:
         return None
 
     def load(self, array: str, index: list[Atom], node: ast.AST, base: str = "t") -> str:
-        group = "<swapped>" if array in self.swapped else array
-        version = self._versions.get(group, 0)
-        key = ("load", array, group, version, *[(type(i), i) for i in index])
-        name = self._known(key, False)
+        key = self.of_array_now("load", array, *[(type(i), i) for i in index])
+        name: str | None = self.known(key, through_loops=False)
         if name is None:
             name = self.fresh(base)
             self.emit(Load(name, array, list(index)), node)
@@ -185,7 +193,7 @@ class Emitter:
             self.dtypes.setdefault(name, _of_numbers(dtype))
             if dtype[0] == "f":
                 self.floats.add(name)
-            self._scopes[-1][1][key] = name
+            self.remember(key, name)
         return name
 
     def store(
@@ -253,7 +261,7 @@ class Emitter:
         if function == "float64" and type(args[0]) in (int, float):
             return float(args[0])
         key = (function, *[(type(a), repr(a)) for a in args])
-        dst = self._known(key, True)
+        dst: str | None = self.known(key, through_loops=True)
         if dst is None:
             dst = self.fresh(base)
             self.emit(Apply(dst, function, list(args)), node)
@@ -264,7 +272,7 @@ class Emitter:
                 function in BINARY_OF_FLOATS and any(self.is_known_float(a) for a in args)
             ):
                 self.floats.add(dst)
-            self._scopes[-1][1][key] = dst
+            self.remember(key, dst)
         return dst
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from . import library
+from . import library, library_orders, library_shapes
 from .advice import OF_FUNCTIONS, OF_NODES
 from .array_dtypes import ArrayDtypes
+from .round_sizes import RoundSizes
 from .source import MISSING, RULE, Function, meaning_of, python_function
-from .structure import Apply, Atom, Branch, Make, Repeat, Statement, Suite, walk
+from .structure import Apply, Atom, Branch, Make, Repeat, Statement, Suite, made_by, walk
 from .twins import Twins
 from .values import (
     NEW_AXIS,
@@ -29,6 +30,7 @@ from .values import (
     Unreadable,
     Value,
     fields_of_both,
+    is_array,
 )
 from .vocabulary import (
     BINARY,
@@ -45,6 +47,15 @@ _REDUCTION_NAMES = {getattr(np, name): name for name in REDUCTIONS} | {
 }
 _OF_ANY_DTYPE = {"max", "min", "argmax", "argmin"}
 _LOOP = "write the loop over the elements"
+_LIBRARY = (library, library_orders, library_shapes)
+
+
+class KnownValue(ast.expr):
+    """An expression that has been read."""
+
+    def __init__(self, value: Value) -> None:
+        super().__init__()
+        self.value = value
 
 
 def may_have_rows(loop: Repeat) -> bool:
@@ -71,6 +82,11 @@ class Expressions(ArrayDtypes):
         self.frozen: set[str] = set()  # arrays that have two names since a branch
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
+        self.counters: dict[Atom, tuple[Atom, Atom, int]] = {}  # of loops: start, stop, step
+        self.counts: dict[
+            Atom, Atom
+        ] = {}  # of elements where an array is true: how many there are at all
+        self.of_rounds: set[Atom] = set()  # sizes of arrays that are others in each round
         self.array_before: dict[
             Atom, str
         ] = {}  # arrays that change places in a loop -> one before it
@@ -333,23 +349,30 @@ class Expressions(ArrayDtypes):
         dtype = self.dtype_of_result(function, operands, node)
 
         def element(index: list[Atom]) -> Atom:
-            found: list[Atom] = []
-            for a in operands:
-                if isinstance(a, (ArrayView, ArrayExpression)):
-                    own = index[len(index) - a.ndim :]
-                    sizes = [self.size(a, k, node) for k in range(a.ndim)]
-                    at: list[Atom] = [
-                        0 if size == 1 and type(size) is int else i
-                        for i, size in zip(own, sizes, strict=True)
-                    ]
-                    found.append(self.element(a, at, node))
-                else:
-                    found.append(a)
+            found = self.elements(operands, index, node)
             return self.op(
                 function, self.as_ufuncs_do(function, operands, found, dtype, node), node
             )
 
         return ArrayExpression(tuple(shape), dtype, element, reads, self.writes)
+
+    def elements(
+        self, operands: Sequence[ArrayLike | Atom], index: list[Atom], node: ast.AST
+    ) -> list[Atom]:
+        """The elements that meet at an index of what arrays are broadcast to, and numbers as they are."""
+        found: list[Atom] = []
+        for a in operands:
+            if isinstance(a, (ArrayView, ArrayExpression)):
+                own = index[len(index) - a.ndim :]
+                sizes = [self.size(a, k, node) for k in range(a.ndim)]
+                at: list[Atom] = [
+                    0 if size == 1 and type(size) is int else i
+                    for i, size in zip(own, sizes, strict=True)
+                ]
+                found.append(self.element(a, at, node))
+            else:
+                found.append(a)
+        return found
 
     def common_shape(self, arrays: list[ArrayLike], node: ast.AST) -> list[Atom]:
         """The shape that arrays are broadcast to; sizes that are not known to agree are checked at run time."""
@@ -411,6 +434,10 @@ class Expressions(ArrayDtypes):
         """Likewise of a method."""
         raise NotImplementedError
 
+    def method_call(self, m: BoundMethod, e: ast.Call) -> Value | None:
+        """A call of a method that is a function of NumPy's with loops of its own."""
+        raise NotImplementedError
+
     # ----- arrays -----
 
     def size(self, a: ArrayLike, axis: int, node: ast.AST) -> Atom:
@@ -452,7 +479,7 @@ class Expressions(ArrayDtypes):
                 continue
             at = of_axis[k]
             if dim != Strided() and dim.size is not None:
-                at = self._from_end(at, dim.size, node)
+                at = self.from_end(at, dim.size, node)
             if dim.step != 1:
                 at = self.op("*", [at, dim.step], node)
             if not (type(dim.start) is int and dim.start == 0):
@@ -460,7 +487,7 @@ class Expressions(ArrayDtypes):
             found.append(at)
         return found
 
-    def _from_end(self, at: Atom, size: Atom, node: ast.AST) -> Atom:
+    def from_end(self, at: Atom, size: Atom, node: ast.AST) -> Atom:
         """An index of a view that does not run over all of its memory: negative ones count from its end."""
         if type(at) is int:
             return at if at >= 0 else self.op("+", [size, at], node)
@@ -470,29 +497,59 @@ class Expressions(ArrayDtypes):
             "select", [self.op("<", [at, 0], node), self.op("+", [at, size], node), at], node
         )
 
-    def index_array(self, e: ast.Subscript) -> tuple[ArrayView, ArrayLike] | None:
-        """The array and the one that it is indexed by, if that is an array; read twice, so not of calls."""
+    def index_array(self, e: ast.Subscript) -> tuple[ArrayView, ArrayLike] | ast.Subscript:
+        """The array and the one that it is indexed by, if that is an array; else the subscript, of which the
+        index is not read again."""
         if isinstance(e.slice, (ast.Slice, ast.Tuple, ast.Constant)):
-            return None
-        if any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(e)):
-            return None
-        if not any(
-            isinstance(self.environment.get(n.id), (ArrayView, ArrayExpression))
-            for n in ast.walk(e.slice)
-            if isinstance(n, ast.Name)
-        ):
-            return None
+            return e
         index = self.expression(e.slice)
-        if not isinstance(index, (ArrayView, ArrayExpression)):
-            return None
-        owner = self.settled(self.expression(e.value), e)
-        return (owner, index) if isinstance(owner, ArrayView) else None
+        if isinstance(index, TupleValue) and [*map(is_array, index.items)] == [True]:
+            index = index.items[0]  # as np.nonzero gives it
+        if is_array(index):
+            owner = self.expression(e.value)
+            if is_array(owner):
+                view = self.settled(owner, e)
+                assert isinstance(view, ArrayView)
+                return view, index
+        known = ast.copy_location(KnownValue(index), e.slice)
+        return ast.copy_location(ast.Subscript(e.value, known, e.ctx), e)
 
-    def _picked(self, owner: ArrayView, index: ArrayLike, e: ast.Subscript) -> ArrayExpression:
-        """`x[k]` for an array of indices."""
+    def on_KnownValue(self, e: KnownValue, base: str) -> Value:
+        return e.value
+
+    def where_true(self, owner: ArrayView, mask: ArrayLike, e: ast.AST) -> ArrayView:
+        """`x[mask]`, in as much memory as there could be elements."""
+        function = getattr(library, f"picked{owner.ndim}{mask.ndim}", None)
+        if function is None:
+            what = f"the elements of {owner.ndim} dimensions where {mask.ndim} dimensions are true"
+            self.reject(e, what, "write the loop over the elements, with an if")
+        return self.filled_up(
+            owner.dtype, owner, mask.ndim, lambda made: [function, owner, mask, made], e
+        )
+
+    def filled_up(
+        self, dtype: str, like: ArrayLike, ndim: int, call: Callable[[ArrayView], list[Any]], e: ast.AST
+    ) -> ArrayView:  # fmt: skip
+        """The part of an array that a library function has filled, which returns how far.
+
+        It has room for all elements of the first `ndim` dimensions of another array in its first one.
+        """
+        sizes = [self.size(like, k, e) for k in range(like.ndim)]
+        room = sizes[0]
+        for size in sizes[1:ndim]:
+            room = self.op("*", [room, size], e)
+        made = self.make([room, *sizes[ndim:]], None, dtype, e, "picked")
+        function, *args = call(made)
+        count = self.atom(self.run(function, args, e, is_library=True), e)
+        self.counts[count] = room
+        dims = list(made.dims)
+        dims[made.axes[0]] = Strided(0, 1, count)
+        return ArrayView(made.name, dtype, tuple(dims), made.axes)
+
+    def picked(self, owner: ArrayView, index: ArrayLike, e: ast.AST) -> ArrayLike:
+        """`x[k]` for an array of indices or of truth values."""
         if index.dtype == "b1":
-            self.reject(e, "the elements where an array is true, whose number is not known,",
-                        "write np.where(mask, x, 0.0) in a sum, or a loop with an if")  # fmt: skip
+            return self.where_true(owner, index, e)
         if index.dtype[0] != "i":
             self.reject(e, "an array of floats as an index", "use one of whole numbers")
         sizes = [self.size(index, k, e) for k in range(index.ndim)]
@@ -507,14 +564,20 @@ class Expressions(ArrayDtypes):
         return ArrayExpression(tuple(sizes), owner.dtype, element, reads, self.writes)
 
     def on_Subscript(self, e: ast.Subscript, base: str) -> Value:
-        if (picks := self.index_array(e)) is not None:
-            return self._picked(*picks, e)
-        value = self.expression(e.value)
+        found = self.index_array(e)
+        if isinstance(found, tuple):
+            return self.picked(*found, e)
+        e, value = found, self.expression(e.value)
         if isinstance(value, TupleValue):
+            if isinstance(e.slice, ast.Slice):
+                return self._part_of_tuple(value, e.slice, e)
             k = self.expression(e.slice)
             if type(k) is not int or not -len(value.items) <= k < len(value.items):
                 return self._chosen(value, k, e)
             return value.items[k]
+        if isinstance(value, BoundMethod) and value.name == "flat":
+            view = self.in_flat(value, e)
+            return self.load(view.name, self.place(view, [], e), e, base)
         if isinstance(value, ArrayExpression):
             parts = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
             if self.stack[-1].is_library and len(parts) == value.ndim:
@@ -528,12 +591,39 @@ class Expressions(ArrayDtypes):
             return view
         return self.load(view.name, self.place(view, [], e), e, base)
 
+    def in_flat(self, flat: BoundMethod, e: ast.Subscript) -> ArrayView:
+        """The element of `x.flat[k]`."""
+        view = self.settled(flat.owner, e)
+        if not isinstance(view, ArrayView) or isinstance(e.slice, (ast.Slice, ast.Tuple)):
+            self.reject(e, "this index of `flat`", "write one whole number")
+        sizes = [self.size(view, k, e) for k in range(view.ndim)]
+        rest = self.from_end(self.number(e.slice), self.whole_size(view, e), e)
+        index: list[Atom] = []
+        for n in reversed(sizes[1:]):
+            index.append(self.op("%", [rest, n], e))
+            rest = self.op("//", [rest, n], e)
+        at = self.place(view, [rest, *index[::-1]], e)
+        return ArrayView(view.name, view.dtype, tuple([FixedIndex(k) for k in at]), ())
+
+    def _part_of_tuple(self, value: TupleValue, s: ast.Slice, e: ast.AST) -> TupleValue:
+        bounds: list[int | None] = []
+        for node in (s.lower, s.upper, s.step):
+            bound = None if node is None else self.expression(node)
+            if bound is not None and type(bound) is not int:
+                self.reject(
+                    e,
+                    "a part of a tuple whose bounds are no numbers of the text",
+                    "pick its elements",
+                )
+            bounds.append(bound)
+        return TupleValue(value.items[slice(*bounds)])
+
     def _chosen(self, items: TupleValue, k: Value, e: ast.Subscript) -> Value:
         """An item of a tuple at an index that is not known while reading."""
         if type(k) is int or not items.items:
             self.reject(e, "an index beyond a tuple")
         at, count = self.atom(k, e), len(items.items)
-        wrapped = self._from_end(at, count, e)
+        wrapped = self.from_end(at, count, e)
         inside = [self.op("<=", [0, wrapped], e), self.op("<", [wrapped, count], e)]
         self.demand(self.op("and", inside, e), "IndexError", "tuple index out of range", e)
         found = self.atom(items.items[-1], e)
@@ -621,13 +711,11 @@ class Expressions(ArrayDtypes):
             start = self.op("+", [dim.start, lower], e)
         return Strided(start, dim.step * step, count)
 
-    def sliced(self, value: ArrayView, s: ast.Slice, e: ast.AST) -> ArrayView:
-        """A part of a vector."""
-        axis = value.axes[0]
-        dims, dim = list(value.dims), value.dims[axis]
+    def reversed(self, value: ArrayView, axis: int, e: ast.AST) -> Strided:
+        """A dimension of a view's memory from its end."""
+        dim = value.dims[axis]
         assert isinstance(dim, Strided)
-        dims[axis] = self._sliced(value, axis, dim, s, e)
-        return ArrayView(value.name, value.dtype, tuple(dims), value.axes)
+        return self._sliced(value, axis, dim, ast.Slice(None, None, ast.Constant(-1)), e)
 
     def _bound(
         self, node: ast.expr | None, default: Atom, size: Atom, e: ast.AST, least: Atom, most: Atom
@@ -660,25 +748,63 @@ class Expressions(ArrayDtypes):
         loop = self.independent
         if loop is not None and may_have_rows(loop):
             rows = Apply(self.fresh("n"), "max", [loop.stop, 0])
-            item = Make(dst, [rows.dst, *[self._hoist(a, node) for a in shape]], 0, dtype)
-            rows.note = item.note = self.note(node)
-            self.hoisted += [rows, item]
-            self.arrays[dst] = (len(shape) + 1, dtype)
+            rows.note = self.note(node)
+            sizes = [self._before_loops(a, node) for a in shape]
+            self.hoisted.append(rows)
+            item = Make(dst, [rows.dst, *sizes], 0, dtype)
             made = ArrayView.row(dst, len(shape), dtype, loop.counter)
-            return self._filled(made, fill, node)
-        self.arrays[dst] = (len(shape), dtype)
-        self.written_sizes |= {(dst, k): n for k, n in enumerate(shape) if type(n) is int}
-        made = ArrayView.whole(dst, len(shape), dtype)
-        if not self.depth:
-            self.emit(Make(dst, shape, fill, dtype), node)
-            return made
-        item = Make(dst, [self._hoist(a, node) for a in shape], 0, dtype)
+        else:
+            made = ArrayView.whole(dst, len(shape), dtype)
+            if not self.depth:
+                self.arrays[dst] = (len(shape), dtype)
+                self.written_sizes |= {(dst, k): n for k, n in enumerate(shape) if type(n) is int}
+                self.emit(Make(dst, shape, fill, dtype), node)
+                return made
+            sizes = [self._before_loops(a, node) for a in shape]
+            item = Make(dst, sizes, 0, dtype)
+            for size, before in zip(shape, sizes, strict=True):
+                if size != before and self._is_of_swapped(size):
+                    self.demand_same(size, before, node)
         item.note = self.note(node)
         self.hoisted.append(item)
-        for size, before in zip(shape, item.shape, strict=True):
-            if size != before and self._is_of_swapped(size):
-                self.demand_same(size, before, node)
+        self.arrays[dst] = (len(item.shape), dtype)
+        first = len(made.dims) - len(shape)  # the number of a round
+        parts = [Strided(0, 1, a) if a in self.of_rounds else Strided() for a in shape]
+        for k, (n, part) in enumerate(zip(shape, parts, strict=True)):
+            if type(n) is int:
+                self.written_sizes[dst, first + k] = n
+            elif part.size is not None:
+                self._demand_not_negative(n, node)
+        made = ArrayView(dst, dtype, (*made.dims[:first], *parts), made.axes)
         return self._filled(made, fill, node)
+
+    def _before_loops(self, a: Atom, node: ast.AST) -> Atom:
+        """The size that an array of a loop has before the outermost one: its own, or, of one that is another in
+        each round, what it is at most."""
+        own = self._hoist(a, node)
+        if own is not None:
+            return own
+        bounds = RoundSizes(self, node)
+        most = None if self._is_of_swapped(a) else bounds.most(a)
+        if most is None:
+            self.reject(
+                node, "an array made inside of a loop with a size that is computed there",
+                "make it before the loop and use a part of it",
+            )  # fmt: skip
+        self.of_rounds.add(a)
+        if type(most) is int and most >= 0:
+            return most
+        room = Apply(self.fresh("n"), "max", [most, 0])
+        room.note = self.note(node)
+        self.hoisted.append(room)
+        return room.dst
+
+    def _demand_not_negative(self, n: Atom, node: ast.AST) -> None:
+        """Check a size that may be negative, as NumPy does."""
+        least = RoundSizes(self, node).least(n)
+        if not (type(least) is int and least >= 0):
+            condition = self.op("<=", [0, n], node)
+            self.demand(condition, "ValueError", "negative dimensions not allowed", node)
 
     def _filled(self, made: ArrayView, fill: Atom | None, node: ast.AST) -> ArrayView:
         if fill is not None:
@@ -694,21 +820,21 @@ class Expressions(ArrayDtypes):
         item = next((i for i in inside if isinstance(i, Apply) and i.dst == size), None)
         return item is not None and any(self._is_of_swapped(a) for a in item.args)
 
-    def _hoist(self, a: Atom, node: ast.AST) -> Atom:
-        """A size before the outermost loop: computed there again if it is made of what is there."""
+    def _hoist(self, a: Atom, node: ast.AST) -> Atom | None:
+        """A size before the outermost loop: computed there again if it is made of what is there; None where it
+        is not."""
         while a in self.array_before:
             a = self.array_before[a]
         inside = [i for b in self.open_blocks for _, i in walk(b)]
         item = next((i for i in inside if isinstance(i, Apply) and i.dst == a), None)
         if item is None:
-            if any(a in _made_by(i) for i in inside) or a in self.loop_names:
-                self.reject(
-                    node,
-                    "an array made inside of a loop with a size that is computed there",
-                    "make it before the loop and use a part of it",
-                )
-            return a
-        args = [self._hoist(x, node) if isinstance(x, str) else x for x in item.args]
+            return None if a in self.loop_names or any(a in made_by(i) for i in inside) else a
+        args: list[Atom] = []
+        for x in item.args:
+            before = self._hoist(x, node) if isinstance(x, str) else x
+            if before is None:
+                return None
+            args.append(before)
         copied = Apply(self.fresh("n"), item.function, args)
         copied.note = item.note
         self.hoisted.append(copied)
@@ -718,10 +844,11 @@ class Expressions(ArrayDtypes):
         """Read a function of `library` whose name ends with the dimensions of its first argument."""
         first = args[0]
         assert isinstance(first, (ArrayView, ArrayExpression))
-        found = getattr(library, f"{name}{first.ndim}", None)
-        if found is None:
-            self.reject(node, f"`{name}` of an array of {first.ndim} dimensions", _LOOP)
-        return self.run(found, args, node, is_library=True)
+        for room in _LIBRARY:
+            found = getattr(room, f"{name}{first.ndim}", None)
+            if found is not None:
+                return self.run(found, args, node, is_library=True)
+        return self.reject(node, f"`{name}` of an array of {first.ndim} dimensions", _LOOP)
 
     def product(self, a: Value, b: Value, node: ast.AST) -> Value:
         """`a @ b`, `np.dot(a, b)`."""
@@ -872,22 +999,10 @@ class Expressions(ArrayDtypes):
                 return self.clipped(a, low, high, e)
             case "dot" | "matmul" | "vdot", [a, b]:
                 return self.product(a, b, e)
-            case "outer", [
-                ArrayView() | ArrayExpression() as a,
-                ArrayView() | ArrayExpression() as b,
-            ] if a.ndim == b.ndim == 1:
-                dtype = self.dtype_of_result("*", [a, b], e)
-                both = [
-                    self.apply(np.dtype(dtype).name, [v], e) if v.dtype != dtype else v
-                    for v in (a, b)
-                ]
-                return self.run(library.outer11, both, e, is_library=True)
             case "linspace", _ if len(args) in (2, 3):
                 return self.run(library.linspace, [*args, 50][:3], e, is_library=True)
             case "copy", [a]:
                 return self.copied(a, e)
-            case "transpose", [ArrayView() as a]:
-                return ArrayView(a.name, a.dtype, a.dims, a.axes[::-1])
         instead = OF_FUNCTIONS.get(name, "write it as a loop, or as a function of your own")
         return self.reject(e, f"the function {full}", instead)
 
@@ -907,8 +1022,8 @@ class Expressions(ArrayDtypes):
             if not isinstance(value, ArrayView) or value.ndim != 1:
                 self.reject(node, "np.cross of this", "give it two vectors of three elements")
             arrays.append(value)
-        self.demand_floats([v for v in arrays if isinstance(v, ArrayView)], e)
-        return self.run(library.cross11, arrays, e, is_library=True)
+        floats = self.promoted_floats([v for v in arrays if isinstance(v, ArrayView)], e)
+        return self.run(library.cross11, [*floats], e, is_library=True)
 
     def reduction(self, name: str, value: Value, e: ast.AST) -> Value:
         if not isinstance(value, (ArrayView, ArrayExpression)):
@@ -923,7 +1038,10 @@ class Expressions(ArrayDtypes):
 
     def clipped(self, a: Value, low: Value, high: Value, e: ast.AST) -> Value:
         """`np.clip`, whose result is of the dtype of what is clipped."""
-        found = self.apply("np.minimum", [self.apply("np.maximum", [a, low], e), high], e)
+        found = a
+        for function, bound in (("np.maximum", low), ("np.minimum", high)):
+            if bound != PythonObject(None):
+                found = self.apply(function, [found, bound], e)
         if isinstance(a, (ArrayView, ArrayExpression)):
             if a.dtype[0] != "f":
                 self.demand_floats([a], e)
@@ -991,6 +1109,9 @@ class Expressions(ArrayDtypes):
         return found.str[1:]
 
     def _method(self, m: BoundMethod, e: ast.Call) -> Value:
+        found = self.method_call(m, e)
+        if found is not None:
+            return found
         match m.name:
             case "copy" if not e.args and not e.keywords:
                 return self.copied(m.owner, e)
@@ -1043,9 +1164,3 @@ class Expressions(ArrayDtypes):
         if isinstance(found, Unreadable):
             self.reject(e, f"`{python.__name__}`, whose result {found.why},", found.instead)
         return found
-
-
-def _made_by(item: Statement) -> set[str]:
-    if isinstance(item, Branch):
-        return {dst for dst, _, _ in item.results}
-    return {getattr(item, "dst", "")}

@@ -50,7 +50,12 @@ def folded(source: str) -> str:
     waiting: dict[str, tuple[str, ast.expr]] = {}
 
     def write_out(names: set[str]) -> None:
-        for name in [n for n in waiting if n in names]:
+        """Write values that wait, and before them those that they read: a line that would have been too long
+        with these still names them."""
+        found = {n for n in names if n in waiting}
+        while more := {n for f in found for n in _names(waiting[f][1]) if n in waiting} - found:
+            found |= more
+        for name in [n for n in waiting if n in found]:
             done.append(waiting.pop(name)[0])
 
     for line in lines:

@@ -1,4 +1,7 @@
-"""Loops over arrays and tuples, by `enumerate`, `zip` and `reversed` too, as loops over whole numbers."""
+"""Loops over arrays and tuples, by `enumerate`, `zip` and `reversed` too, as loops over whole numbers.
+
+Those over all indices of a shape are loops in loops.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .expressions import Expressions
+import numpy as np
+
+from .expressions import Expressions, KnownValue
 from .jumps import LeavingFor, placed
-from .values import ArrayView, TupleValue
+from .structure import Atom
+from .values import ArrayView, PythonObject, TupleValue, is_array
 
 MOST_ITEMS = 32  # of a tuple, whose rounds are written one behind the other
 
@@ -24,6 +30,9 @@ class _Sequence:
 
 def rounds(reader: Expressions, s: LeavingFor) -> list[ast.stmt]:
     """The statements that a loop over something else than `range` stands for."""
+    grid = _grid(reader, s.iter)
+    if grid is not None:
+        return _over_all(reader, grid, s)
     found = _sequence(reader, s.iter)
     if found.count is None:
         counter = f"at.{s.lineno}.{s.col_offset}"
@@ -46,7 +55,97 @@ def rounds(reader: Expressions, s: LeavingFor) -> list[ast.stmt]:
     return made
 
 
+@dataclass
+class _Grid:
+    """All indices of a shape in order, and the expression of the item at one."""
+
+    sizes: list[Atom]
+    item: Callable[[list[ast.expr]], ast.expr]
+
+
+def _grid(reader: Expressions, e: ast.expr) -> _Grid | None:
+    """What `np.ndindex`, `np.ndenumerate` and `x.flat` run over; None of anything else."""
+    match e:
+        case ast.Call(ast.Name(name) | ast.Attribute(_, name) as func, args, []) if (
+            name in ("ndindex", "ndenumerate") and args
+        ):
+            function = reader.expression(func)
+            if function == PythonObject(np.ndindex):
+                shape = [reader.expression(a) for a in args]
+                items = shape[0].items if isinstance(shape[0], TupleValue) else shape
+                return _Grid([reader.atom(n, e) for n in items], _tuple)
+            if function == PythonObject(np.ndenumerate):
+                values = _grid_of(reader, args[0], e)
+                return _Grid(
+                    values.sizes, lambda index: _tuple([_tuple(index), values.item(index)])
+                )
+        case ast.Attribute(owner, "flat"):
+            return _grid_of(reader, owner, e)
+    return None
+
+
+def _grid_of(reader: Expressions, array: ast.expr, e: ast.expr) -> _Grid:
+    view = reader.settled(reader.expression(array), e)
+    if not is_array(view):
+        reader.reject(e, "a loop over this, which is no array,")
+    whole = KnownValue(view)
+    return _Grid(
+        [reader.size(view, k, e) for k in range(view.ndim)],
+        lambda index: ast.Subscript(whole, _tuple(index), ast.Load()),
+    )
+
+
+def _over_all(reader: Expressions, grid: _Grid, s: LeavingFor) -> list[ast.stmt]:
+    """Loops in loops, or one where a `break` leaves all of them."""
+    count = len(grid.sizes)
+    body: list[ast.stmt]
+    if s.flag and count > 1:
+        found = _one_by_one(reader, grid, s.iter)
+        at = ast.Name(f"at.{s.lineno}.{s.col_offset}", ast.Load())
+        body = [_assignment(s, found.item(at)), *s.body]
+        loop = LeavingFor(_stored(at), _call("range", found.length), body, [])
+        loop.flag = s.flag
+        return [placed(loop, s)]
+    names: list[ast.expr] = [
+        ast.Name(f"at.{s.lineno}.{s.col_offset}.{k}", ast.Load()) for k in range(count)
+    ]
+    body = [_assignment(s, grid.item(names)), *s.body]
+    for name, n in reversed([*zip(names, grid.sizes, strict=True)]):
+        loop = LeavingFor(_stored(name), _call("range", KnownValue(n)), body, [])
+        loop.flag = s.flag
+        body = [placed(loop, s)]
+    return body
+
+
+def _stored(name: ast.expr) -> ast.Name:
+    assert isinstance(name, ast.Name)
+    return ast.Name(name.id, ast.Store())
+
+
+def _tuple(items: list[ast.expr]) -> ast.expr:
+    return ast.Tuple(items, ast.Load())
+
+
+def _one_by_one(reader: Expressions, grid: _Grid, e: ast.expr) -> _Sequence:
+    """The items of a grid one after the other."""
+    total: Atom = 1
+    for k, n in enumerate(grid.sizes):
+        total = reader.op("*", [total, n], e) if k else n
+
+    def item(at: ast.expr) -> ast.expr:
+        index: list[ast.expr] = []
+        for n in reversed(grid.sizes[1:]):
+            index.append(ast.BinOp(at, ast.Mod(), KnownValue(n)))
+            at = ast.BinOp(at, ast.FloorDiv(), KnownValue(n))
+        return grid.item([at, *index[::-1]])
+
+    return _Sequence(KnownValue(total), item)
+
+
 def _sequence(reader: Expressions, e: ast.expr) -> _Sequence:
+    grid = _grid(reader, e)
+    if grid is not None:
+        return _one_by_one(reader, grid, e)
     match e:
         case ast.Call(ast.Name("range"), args, []) if len(args) in (1, 2):
             first, last = (ast.Constant(0), args[0]) if len(args) == 1 else args

@@ -71,6 +71,8 @@ compiled_back = njit(error_model="numpy", nogil=True, boundscheck={checked}, pip
 # Only loops are shared by threads: what Numba itself makes parallel has other bits on other numbers of them.
 _PARALLEL = """from numba import prange
 
+from adjit.user_kernels.runtime import threads_used, use_threads
+
 parallel = njit(error_model="numpy", nogil=True, cache=True, parallel=dict(
     comprehension=False, reduction=False, inplace_binop=False, setitem=False, numpy=False, stencil=False,
     fusion=False, prange=True,

@@ -58,6 +58,14 @@ def prod1(a):
     return s
 
 
+def prod2(a):
+    s = in_dtype_of(a, 1.0)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            s *= a[i, j]
+    return s
+
+
 def max1(a):
     assert a.shape[0] > 0, "an empty array has no such element"
     m = a[0]
@@ -98,7 +106,7 @@ def argmax1(a):
     at = 0
     for i in range(1, a.shape[0]):
         v = a[i]
-        if v > m:
+        if v > m or (v != v and m == m):
             m = v
             at = i
     return at
@@ -110,7 +118,7 @@ def argmin1(a):
     at = 0
     for i in range(1, a.shape[0]):
         v = a[i]
-        if v < m:
+        if v < m or (v != v and m == m):
             m = v
             at = i
     return at
@@ -175,7 +183,7 @@ def cross11(a, b):
 def linspace(first, last, count):
     c = np.empty(count)
     for i in range(count):
-        c[i] = first + i * ((last - first) / (count - 1))
+        c[i] = first + i * ((last - first) / max(count - 1, 1))
     if count > 1:
         c[count - 1] = last
     return c
@@ -346,28 +354,6 @@ def diff1(a):
     return c
 
 
-def trace2(a):
-    s = 0.0
-    for i in range(min(a.shape[0], a.shape[1])):
-        s += a[i, i]
-    return s
-
-
-def diag1(a):
-    c = np.zeros((a.shape[0], a.shape[0]), a.dtype)
-    for i in range(a.shape[0]):
-        c[i, i] = a[i]
-    return c
-
-
-def diag2(a):
-    n = min(a.shape[0], a.shape[1])
-    c = np.empty(n, a.dtype)
-    for i in range(n):
-        c[i] = a[i, i]
-    return c
-
-
 def flatten1(a):
     c = np.empty(a.shape[0], a.dtype)
     for i in range(a.shape[0]):
@@ -413,39 +399,6 @@ def arange_of_floats(first, last, step):
     for i in range(n):
         c[i] = first + i * step
     return c
-
-
-def logaddexp(a, b):
-    if np.isinf(a) and a == b:
-        return a
-    if a > b:
-        return a + np.log1p(np.exp(b - a))
-    return b + np.log1p(np.exp(a - b))
-
-
-def searchsorted(a, v):
-    low = 0
-    high = a.shape[0]
-    while low < high:
-        middle = (low + high) // 2
-        if a[middle] < v:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def interp(x, xs, ys):
-    n = xs.shape[0]
-    assert n > 0, "there is nothing to interpolate between"
-    assert n == ys.shape[0], "there are not as many values as places"
-    k = searchsorted(xs, x)
-    if k == 0:
-        return ys[0]
-    if k == n:
-        return ys[n - 1]
-    slope = (ys[k] - ys[k - 1]) / (xs[k] - xs[k - 1])
-    return ys[k - 1] + slope * (x - xs[k - 1])
 
 
 def sum_of_columns(a):
@@ -521,4 +474,350 @@ def min_of_rows(a):
         for j in range(1, a.shape[1]):
             m = np.minimum(m, a[i, j])
         c[i] = m
+    return c
+
+
+def factors(a):
+    """L U = P a with the largest pivots: rows of L and of what is left as they are in `a`, and the row of each
+    pivot. Each element is written once, so the way back has to keep none."""
+    n = a.shape[0]
+    if n != a.shape[1]:
+        raise ValueError("Last 2 dimensions of the array must be square")
+    lower = np.zeros((n, n), a.dtype)
+    upper = np.zeros((n, n), a.dtype)
+    left = np.zeros((n, n), a.dtype)
+    rows = np.zeros(n, np.int64)
+    step_of = np.full(n, n, np.int64)
+    for j in range(n):
+        for k in range(j):
+            s = a[rows[k], j]
+            for m in range(k):
+                s -= lower[rows[k], m] * upper[m, j]
+            upper[k, j] = s
+        best = -1.0
+        row = 0
+        for i in range(n):
+            if step_of[i] >= j:
+                s = a[i, j]
+                for m in range(j):
+                    s -= lower[i, m] * upper[m, j]
+                left[i, j] = s
+                if abs(s) > best:
+                    best = abs(s)
+                    row = i
+        rows[j] = row
+        step_of[row] = j
+        pivot = left[row, j]
+        upper[j, j] = pivot
+        if pivot != 0.0:
+            for i in range(n):
+                if step_of[i] > j:
+                    lower[i, j] = left[i, j] / pivot
+    return lower, upper, rows
+
+
+def demand_regular(upper):
+    for k in range(upper.shape[0]):
+        if upper[k, k] == 0.0:
+            raise ValueError("Matrix is singular to machine precision.")
+
+
+def solved1(lower, upper, rows, b):
+    n = upper.shape[0]
+    if n != b.shape[0]:
+        raise ValueError("Incompatible array sizes, system is not dimensionally valid.")
+    y = np.empty(n, upper.dtype)
+    x = np.empty(n, upper.dtype)
+    for k in range(n):
+        s = b[rows[k]]
+        for m in range(k):
+            s -= lower[rows[k], m] * y[m]
+        y[k] = s
+    for k in range(n - 1, -1, -1):
+        s = y[k]
+        for m in range(k + 1, n):
+            s -= upper[k, m] * x[m]
+        x[k] = s / upper[k, k]
+    return x
+
+
+def solved2(lower, upper, rows, b):
+    n = upper.shape[0]
+    if n != b.shape[0]:
+        raise ValueError("Incompatible array sizes, system is not dimensionally valid.")
+    y = np.empty((n, b.shape[1]), upper.dtype)
+    x = np.empty((n, b.shape[1]), upper.dtype)
+    for j in range(b.shape[1]):
+        for k in range(n):
+            s = b[rows[k], j]
+            for m in range(k):
+                s -= lower[rows[k], m] * y[m, j]
+            y[k, j] = s
+        for k in range(n - 1, -1, -1):
+            s = y[k, j]
+            for m in range(k + 1, n):
+                s -= upper[k, m] * x[m, j]
+            x[k, j] = s / upper[k, k]
+    return x
+
+
+def inverse(lower, upper, rows):
+    one = np.zeros((upper.shape[0], upper.shape[0]), upper.dtype)
+    for i in range(upper.shape[0]):
+        one[i, i] = 1.0
+    return solved2(lower, upper, rows, one)
+
+
+def sign_of_order(rows):
+    sign = 1.0
+    for i in range(rows.shape[0]):
+        for j in range(i):
+            if rows[j] > rows[i]:
+                sign = -sign
+    return sign
+
+
+def determinant(upper, rows):
+    s = in_dtype_of(upper, sign_of_order(rows))
+    for k in range(upper.shape[0]):
+        s *= upper[k, k]
+    return s
+
+
+def logarithm_of_determinant(upper, rows):
+    sign = in_dtype_of(upper, sign_of_order(rows))
+    s = in_dtype_of(upper, 0.0)
+    for k in range(upper.shape[0]):
+        sign *= np.sign(upper[k, k])
+        s += np.log(abs(upper[k, k]))
+    return sign, s
+
+
+def cholesky2(a):
+    n = a.shape[0]
+    if n != a.shape[1]:
+        raise ValueError("Last 2 dimensions of the array must be square")
+    c = np.zeros((n, n), a.dtype)
+    for j in range(n):
+        s = a[j, j]
+        for k in range(j):
+            s -= c[j, k] * c[j, k]
+        if not s > 0.0:
+            raise ValueError("Matrix is not positive definite.")
+        c[j, j] = np.sqrt(s)
+        for i in range(j + 1, n):
+            s = a[i, j]
+            for k in range(j):
+                s -= c[i, k] * c[j, k]
+            c[i, j] = s / c[j, j]
+    return c
+
+
+def picked11(a, mask, found):
+    if mask.shape[0] != a.shape[0]:
+        raise IndexError("boolean index did not match the indexed array")
+    n = 0
+    for i in range(mask.shape[0]):
+        if mask[i]:
+            found[n] = a[i]
+            n += 1
+    return n
+
+
+def picked21(a, mask, found):
+    if mask.shape[0] != a.shape[0]:
+        raise IndexError("boolean index did not match the indexed array")
+    n = 0
+    for i in range(mask.shape[0]):
+        if mask[i]:
+            for j in range(a.shape[1]):
+                found[n, j] = a[i, j]
+            n += 1
+    return n
+
+
+def picked22(a, mask, found):
+    if mask.shape[0] != a.shape[0] or mask.shape[1] != a.shape[1]:
+        raise IndexError("boolean index did not match the indexed array")
+    n = 0
+    for i in range(mask.shape[0]):
+        for j in range(mask.shape[1]):
+            if mask[i, j]:
+                found[n] = a[i, j]
+                n += 1
+    return n
+
+
+def places_of_true1(mask, found):
+    n = 0
+    for i in range(mask.shape[0]):
+        if mask[i]:
+            found[n] = i
+            n += 1
+    return n
+
+
+def spread11(a, mask, v):
+    if mask.shape[0] != a.shape[0]:
+        raise IndexError("boolean index did not match the indexed array")
+    n = 0
+    for i in range(mask.shape[0]):
+        if mask[i]:
+            if n >= v.shape[0]:
+                raise ValueError("there are fewer values than places where the array is true")
+            a[i] = v[n]
+            n += 1
+    if n != v.shape[0]:
+        raise ValueError("there are more values than places where the array is true")
+
+
+def spread22(a, mask, v):
+    if mask.shape[0] != a.shape[0] or mask.shape[1] != a.shape[1]:
+        raise IndexError("boolean index did not match the indexed array")
+    n = 0
+    for i in range(mask.shape[0]):
+        for j in range(mask.shape[1]):
+            if mask[i, j]:
+                if n >= v.shape[0]:
+                    raise ValueError("there are fewer values than places where the array is true")
+                a[i, j] = v[n]
+                n += 1
+    if n != v.shape[0]:
+        raise ValueError("there are more values than places where the array is true")
+
+
+def max3(a):
+    assert a.size > 0, "an empty array has no such element"
+    m = a[0, 0, 0]
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                m = np.maximum(m, a[i, j, k])
+    return m
+
+
+def min3(a):
+    assert a.size > 0, "an empty array has no such element"
+    m = a[0, 0, 0]
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                m = np.minimum(m, a[i, j, k])
+    return m
+
+
+def sum4(a):
+    s = in_dtype_of(a, 0.0)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                for n in range(a.shape[3]):
+                    s += a[i, j, k, n]
+    return s
+
+
+def mean4(a):
+    return in_dtype_of(a, sum4(a) / (a.shape[0] * a.shape[1] * a.shape[2] * a.shape[3]))
+
+
+def assign4(a, b):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                for n in range(a.shape[3]):
+                    a[i, j, k, n] = b[i, j, k, n]
+
+
+def fill4(a, v):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                for n in range(a.shape[3]):
+                    a[i, j, k, n] = v
+
+
+def increase4(a, b):
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                for n in range(a.shape[3]):
+                    a[i, j, k, n] += b[i, j, k, n]
+
+
+def flatten3(a):
+    n = a.shape[1]
+    m = a.shape[2]
+    c = np.empty(a.shape[0] * n * m, a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(n):
+            for k in range(m):
+                c[(i * n + j) * m + k] = a[i, j, k]
+    return c
+
+
+def flatten4(a):
+    n = a.shape[1]
+    m = a.shape[2]
+    p = a.shape[3]
+    c = np.empty(a.shape[0] * n * m * p, a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(n):
+            for k in range(m):
+                for r in range(p):
+                    c[((i * n + j) * m + k) * p + r] = a[i, j, k, r]
+    return c
+
+
+def sum_of_last3(a):
+    c = np.empty((a.shape[0], a.shape[1]), a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            s = in_dtype_of(a, 0.0)
+            for k in range(a.shape[2]):
+                s += a[i, j, k]
+            c[i, j] = s
+    return c
+
+
+def mean_of_last3(a):
+    c = sum_of_last3(a)
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] /= a.shape[2]
+    return c
+
+
+def max_of_last3(a):
+    assert a.shape[2] > 0, "an empty array has no such element"
+    c = np.empty((a.shape[0], a.shape[1]), a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            m = a[i, j, 0]
+            for k in range(1, a.shape[2]):
+                m = np.maximum(m, a[i, j, k])
+            c[i, j] = m
+    return c
+
+
+def min_of_last3(a):
+    assert a.shape[2] > 0, "an empty array has no such element"
+    c = np.empty((a.shape[0], a.shape[1]), a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            m = a[i, j, 0]
+            for k in range(1, a.shape[2]):
+                m = np.minimum(m, a[i, j, k])
+            c[i, j] = m
+    return c
+
+
+def sum_of_last4(a):
+    c = np.empty((a.shape[0], a.shape[1], a.shape[2]), a.dtype)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                s = in_dtype_of(a, 0.0)
+                for n in range(a.shape[3]):
+                    s += a[i, j, k, n]
+                c[i, j, k] = s
     return c

@@ -21,15 +21,20 @@ from .structure import (
     Repeat,
     Statement,
     StoreElement,
+    Suite,
     names_read,
     walk,
 )
 from .tape_layout import trips_text
 from .undo import own_offset
-from .vocabulary import text
+from .vocabulary import CHEAP, call, text
 from .writing import Lines, ProcedureWriter
 
 BLOCKS = 16
+# Nanoseconds, about: loops of less are run by the calling thread. Waking others takes as long, and where
+# another program has their core, they come a slice of the scheduler's later, which is 8 ms.
+LITTLE = 10_000
+_OF_SIZES = {"+", "-", "*", "max", "min"}
 
 
 def parallel_loops(f: Procedure) -> dict[Repeat, Rounds]:
@@ -134,6 +139,56 @@ class Rounds(Parts):
                 return True
         return False
 
+    # ----- how long it takes -----
+
+    def work(self) -> str | None:
+        """An expression of about how many nanoseconds a round takes; None where sizes do not say it."""
+        first = self._size(self.loop.start, {})
+        stop = None if first is None else f"({first} + {self.trips})"
+        return self._work(self.loop.body, {self.loop.counter: stop})
+
+    def _work(self, block: Suite, counters: dict[str, str | None]) -> str | None:
+        steps = 0
+        inner: list[str | None] = []
+        for item in block.items:
+            if isinstance(item, Branch):
+                inner += [self._work(side, counters) for side in (item.then, item.orelse)]
+            elif isinstance(item, Repeat):
+                inner.append(self._work_of_loop(item, counters))
+            else:
+                is_long = isinstance(item, Apply) and item.function not in CHEAP
+                steps += 10 if is_long else 1
+        known = [x for x in inner if x is not None]
+        return " + ".join([str(steps), *known]) if len(known) == len(inner) else None
+
+    def _work_of_loop(self, loop: Repeat, counters: dict[str, str | None]) -> str | None:
+        bounds = [self._size(a, counters) for a in (loop.start, loop.stop)]
+        least, most = bounds if loop.step > 0 else bounds[::-1]
+        inner = self._work(loop.body, counters | {loop.counter: most})
+        if loop.kind == "while" or inner is None or least is None or most is None:
+            return None
+        return f"max({most} - {least}, 0) * ({inner})"
+
+    def _size(self, a: Atom, counters: dict[str, str | None]) -> str | None:
+        """A whole number of a round by what is known before the loop, a counter by the end of its range."""
+        if not isinstance(a, str):
+            return text(a) if type(a) is int else None
+        if a in counters:
+            return counters[a]
+        if a in self.names:
+            return a if self.f.types.get(a) == "i8" else None
+        item = self.f.makers.get(a)
+        if not isinstance(item, Apply):
+            return None
+        if item.function == "shape":
+            return f"{item.args[0]}.shape[{item.args[1]}]" if item.args[0] in self.names else None
+        divides = item.function == "//" and type(item.args[1]) is int and item.args[1] > 0
+        if not divides and item.function not in _OF_SIZES:
+            return None
+        sizes = [self._size(x, counters) for x in item.args]
+        known: list[Atom] = [x for x in sizes if x is not None]
+        return f"({call(item.function, known)})" if len(known) == len(sizes) else None
+
     # ----- forward -----
 
     def functions(self) -> list[str]:
@@ -165,14 +220,22 @@ class Rounds(Parts):
         args = [f"{t}_s", *given, *rows]
         own = [f"{t}_s[{t}_k]", *given, *[f"{r}[{t}_k]" for r in rows]]
         by = "" if step == 1 else f" * ({step})"
+        is_asked = self.work() is not None
+        before = (
+            f"    {t}_threads_w = threads_used()\n"
+            f"    if {t}_work_w < {LITTLE}:\n"
+            "        use_threads(1)\n"
+        )
         return (
             "@parallel\n"
-            f"def {t}_all_{name}({t}_d, {t}, {t}_c, {', '.join(args)}):\n"
+            f"def {t}_all_{name}({f'{t}_work_w, ' * is_asked}{t}_d, {t}, {t}_c, {', '.join(args)}):\n"
+            f"{before * is_asked}"
             f"    for {t}_e in prange({t}_c):\n"
             f"        {t}_k = int64({t}_e)\n"
             f"        {t}_start_k = {t}_d + {t} * {t}_k // {t}_c{by}\n"
             f"        {t}_stop_k = {t}_d + {t} * ({t}_k + 1) // {t}_c{by}\n"
             f"        {t}_{name}({t}_start_k, {t}_stop_k, {', '.join(own)})\n"
+            f"{f'    use_threads({t}_threads_w)' * is_asked}\n"
         )
 
     def begin_blocks(self, count: int, w: Lines) -> None:
@@ -185,6 +248,8 @@ class Rounds(Parts):
     def call(self, name: str, args: Sequence[str], w: Lines) -> None:
         t = self.trips
         given = [text(self.loop.start), t, f"{t}_c", f"{t}_s", *args]
+        if work := self.work():
+            given[:0] = [f"{t} * ({work})"]
         w.add(f"{t}_all_{name}({', '.join(given)})")
 
     def add_up(self, sums: Sequence[tuple[str, str]], w: Lines) -> None:

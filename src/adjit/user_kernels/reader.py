@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from .. import config
+from . import library
 from .advice import OF_NODES
 from .choices import BranchSide, chosen
 from .expressions import may_have_rows
@@ -49,6 +50,7 @@ from .values import (
     ArrayExpression,
     ArrayLike,
     ArrayView,
+    BoundMethod,
     FixedIndex,
     PythonObject,
     TupleValue,
@@ -331,10 +333,12 @@ class FunctionReader(NumpyFunctions):
                     )
                 for t, v in zip(elts, value.items, strict=True):
                     self._assign(t, v, node)
-            case ast.Subscript() if (picks := self.index_array(target)) is not None:
-                self._assign_picked(target, *picks, value, node)
             case ast.Subscript():
-                view = self._target(target)
+                picks = self.index_array(target)
+                if isinstance(picks, tuple):
+                    self._assign_picked(target, *picks, value, node)
+                    return
+                view = self._target(picks)
                 if not view.axes:
                     at = self.place(view, [], target)
                     self.store(view.name, at, self.atom(value, node), node)
@@ -355,6 +359,8 @@ class FunctionReader(NumpyFunctions):
 
     def _target(self, node: ast.Subscript) -> ArrayView:
         owner = self.expression(node.value)
+        if isinstance(owner, BoundMethod) and owner.name == "flat":
+            return self.in_flat(owner, node)
         if not isinstance(owner, ArrayView):
             self.reject(node, "an assignment to an element of something that is no array")
         return self.subview(owner, node)
@@ -382,8 +388,13 @@ class FunctionReader(NumpyFunctions):
         """`y[mask] = v` and `y[k] = v` for an array of indices."""
         if index.dtype == "b1":
             if isinstance(value, (ArrayView, ArrayExpression)):
-                self.reject(node, "the assignment of an array where another one is true",
-                            "write y[:] = np.where(mask, v, y), for a v of the shape of y")  # fmt: skip
+                function = getattr(library, f"spread{owner.ndim}{index.ndim}", None)
+                if function is None or value.ndim != 1:
+                    self.reject(node, "this assignment where an array is true",
+                                "write y[:] = np.where(mask, v, y), for a v of the shape of y")  # fmt: skip
+                given = [self.settled(index, node), self.settled(value, node)]
+                self.run(function, [owner, *given], node, is_library=True)
+                return
             both: list[Value] = [index, self.atom(value, node), owner]
             self._assign_whole(owner, self.apply("select", both, node), node)
         elif owner.ndim != 1 or index.ndim != 1:
@@ -466,10 +477,14 @@ class FunctionReader(NumpyFunctions):
                 return
             view = old
         elif isinstance(s.target, ast.Subscript):
-            if self.index_array(s.target) is not None:
+            picks = self.index_array(s.target)
+            if isinstance(picks, tuple) and picks[1].dtype == "b1":
+                self._change_where_true(function, *picks, s)
+                return
+            if isinstance(picks, tuple):
                 self.reject(s, "this, which adds once where an index is there twice,",
                             "write the loop: for i in range(len(k)): y[k[i]] += v[i]")  # fmt: skip
-            view = self._target(s.target)
+            view = self._target(picks)
         else:
             self.reject(s, "an assignment to this")
         value = self.expression(s.value)
@@ -499,6 +514,21 @@ class FunctionReader(NumpyFunctions):
             )
         else:
             self._assign_whole(view, self.apply(function, [view, value], s), s)
+
+    def _change_where_true(
+        self, function: str, owner: ArrayView, mask: ArrayLike, s: ast.AugAssign
+    ) -> None:
+        """`y[mask] += v`."""
+        assert isinstance(s.target, ast.Subscript)
+        where, value = self.settled(mask, s), self.expression(s.value)
+        assert isinstance(where, ArrayView)
+        if isinstance(value, (ArrayView, ArrayExpression)):
+            old = self.where_true(owner, where, s)
+            changed = self.apply(function, [old, value], s)
+            self._assign_picked(s.target, owner, where, changed, s)
+            return
+        changed = self.apply(function, [owner, self.atom(value, s)], s)
+        self._assign_whole(owner, self.apply("select", [where, changed, owner], s), s)
 
     def _constant_array(
         self, view: ArrayLike, value: Atom, node: ast.AST, dtype: str = ""
@@ -686,6 +716,7 @@ class FunctionReader(NumpyFunctions):
             self.dtypes.setdefault(item.counter, "i8")
             item.start, item.stop, item.step = bounds
             self.loop_names.add(item.counter)
+            self.counters[item.counter] = bounds
             if type(item.start) is int and item.start >= 0 and item.step > 0:
                 self.never_negative.add(item.counter)
             inside[target] = item.counter

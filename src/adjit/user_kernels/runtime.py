@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import carray, config, njit, types
+from numba import carray, config, get_num_threads, njit, set_num_threads, types
 from numba.core import cgutils
 from numba.core.typing import signature
 from numba.extending import intrinsic
@@ -271,6 +271,16 @@ if config.DISABLE_JIT:
         word[0] = value
         return old
 
+
+# How many threads share a loop: by the names of the functions that Numba's loops call, since code with the
+# pointers of `numba.set_num_threads` cannot be kept on disk.
+threads_used: Any
+use_threads: Any
+if config.DISABLE_JIT:
+    threads_used, use_threads = get_num_threads, set_num_threads
+else:
+    threads_used = types.ExternalFunction("get_num_threads", types.intp())
+    use_threads = types.ExternalFunction("set_num_threads", types.void(types.intp))
 
 _compiled: Any = njit(error_model="numpy", nogil=True, pipeline_class=LinkedCompiler)
 

@@ -179,6 +179,16 @@ def blocks_of(item: Statement) -> Iterator[Suite]:
             yield from inner_blocks(inner)
 
 
+def made_by(item: Statement) -> set[str]:
+    """The names that a statement gives values."""
+    if isinstance(item, Branch):
+        return {dst for dst, _, _ in item.results}
+    if isinstance(item, Repeat):
+        handed_on = {name for c in item.carried for name in (c.inside, c.after)}
+        return {item.counter, item.trips, *handed_on}
+    return {getattr(item, "dst", "")}
+
+
 def _always_read(item: Statement) -> list[Atom | None]:
     """What a statement reads whoever reads its results."""
     match item:

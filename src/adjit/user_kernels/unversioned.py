@@ -13,7 +13,7 @@ from numba import typeof, types
 from numba.core import ir
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
 from numba.core.errors import TypingError
-from numba.core.typed_passes import NopythonTypeInference
+from numba.core.typed_passes import NopythonTypeInference, PreLowerStripPhis
 from numba.core.untyped_passes import ReconstructSSA
 
 
@@ -60,7 +60,7 @@ def without_versions(versioned: PassManager) -> PassManager:
     """The same pipeline, but for names' versions; it ends in an error if it needs them."""
     manager = PassManager(f"{versioned.pipeline_name}_unversioned")
     for step, name in versioned.passes:
-        if step is not ReconstructSSA:
+        if step not in (ReconstructSSA, PreLowerStripPhis):
             manager.add_pass(step, name)
         if step is NopythonTypeInference:
             manager.add_pass(_OneTypeEach, "names of one type each")

@@ -79,6 +79,7 @@ RESERVED = {
     "digamma", "trigamma", "nat", "over", "rest", "rounds", "zeros_as", "array",
     "array_f8", "array_f4", "array_i8", "array_b1", "zeros_f8", "zeros_f4", "zeros_i8",
     "at_f8", "at_f4", "at_i8", "at_b1", "room_f8", "room_f4",
+    "threads_used", "use_threads",
     "reserve", "release", "overlap", "open_tape", "close_tape", "close_beside", "apart",
     "None", "True", "False",
 }  # fmt: skip
