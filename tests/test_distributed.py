@@ -3,7 +3,9 @@
 import contextlib
 import ctypes
 import importlib
+import json
 import math
+import operator
 import os
 import re
 import signal
@@ -458,10 +460,51 @@ def test_engines_that_are_not_there_are_refused(monkeypatch):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 
 
-@pytest.mark.parametrize("name", ["elastic", "pipelining", "DeviceMesh"])
+@pytest.mark.parametrize(
+    "name", ["elastic.agent", "pipelining", "DeviceMesh", "rpc.api", "autograd.apis"]
+)
 def test_what_is_missing_says_what_to_do(name):
     with pytest.raises(AttributeError, match=r"use adjit\.compile, and adjit\.distributed with"):
-        getattr(dist, name)
+        operator.attrgetter(name)(dist)
+
+
+def test_calls_of_other_processes_are_not_available():
+    import adjit.distributed.autograd as gradients
+    import adjit.distributed.rpc as rpc
+    from adjit.distributed.autograd import context
+
+    assert rpc.is_available() is False
+    assert gradients.is_available() is False
+    with pytest.raises(NotImplementedError, match="is there by name only"):
+        context()
+
+
+def test_workers_write_down_what_they_fail_with(monkeypatch, tmp_path):
+    from adjit.distributed.elastic.multiprocessing.errors import record
+
+    @record
+    def main(code):
+        """Of a worker."""
+        if code is None:
+            raise ValueError("bad data")
+        sys.exit(code)
+
+    assert main.__doc__ == "Of a worker."
+    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
+    with pytest.raises(ValueError, match="bad data"):
+        main(None)
+    path = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
+    assert main(0) is None
+    with pytest.raises(SystemExit):
+        main(3)
+    assert not path.exists()
+    with pytest.raises(ValueError, match="bad data"):
+        main(None)
+    told = json.loads(path.read_text())["message"]
+    assert told["message"] == "ValueError: bad data"
+    assert "in main" in told["extraInfo"]["py_callstack"]
+    assert told["extraInfo"]["timestamp"].isdigit()
 
 
 # ----- ways to start -----

@@ -190,7 +190,10 @@ def test_every_function_with_dim_takes_axis(name):
     given = {"index": x.long(), "src": x, "source": x, "tensors": [x], "other": x, "x2": x, "indices": x.long(),
              "value": 1.0, "start": 0, "length": 1, "sizes": (1, 2), "k": 1, "chunks": 2, "repeats": 2,
              "split_size_or_sections": 1, "split_sizes": [2], "indices_or_sections": 1, "reduce": "sum",
-             "q": 0.5, "p": 2.0, "maxnorm": 1.0}  # fmt: skip
+             "q": 0.5, "p": 2.0, "maxnorm": 1.0, "sorted": True, "return_inverse": False,
+             "return_counts": False, "n": 1, "pow": 2}  # fmt: skip
+    if "select" in name and "index_select" not in name:
+        given["index"] = 0
     names = [n for n in parameters(function) if n != "dx"]
     first = names[: names.index("dim")]
     args = [given.get(n, x) for n in first if n != "spacing"]  # which has to be named
@@ -586,7 +589,7 @@ def test_what_the_library_is_made_of_is_told():
     told = adjit.__config__.show()
     assert f"numba      {importlib.import_module('numba').__version__}" in told
     assert adjit.__config__.parallel_info() in told
-    assert torch.get_num_threads() == int(re.search(r"threads +(\d+)", told)[1])
+    assert adjit.get_num_threads() == int(re.search(r"threads +(\d+)", told)[1])
     assert adjit.serialization.MAP_LOCATION
 
 
@@ -744,6 +747,31 @@ def test_derivatives_that_functions_with_a_backward_of_their_own_call(name):
             return type(found.value).__name__, plain(str(found.value)).splitlines()[0]
 
         same(wrong)
+
+
+@pytest.mark.parametrize("of", ["int32", "int64"])
+def test_where_rows_of_sparse_matrices_begin(of):
+    """As graph libraries ask."""
+
+    def told(L):
+        rows = L.tensor([0, 0, 2, 3, 3, 3], dtype=getattr(L, of))
+        columns = L.tensor([4, 1, 0, 2, 1, 3], dtype=getattr(L, of))
+        found = []
+        for more in ({}, {"out_int32": True}):
+            starts = L._convert_indices_from_coo_to_csr(rows, 5, **more)
+            none = L._convert_indices_from_coo_to_csr(rows[:0], 3, **more)
+            found += [starts, none, L._convert_indices_from_coo_to_csr(input=rows, size=4, **more)]
+            if starts.dtype == columns.dtype:
+                both = L._convert_indices_from_csr_to_coo(starts, columns, **more)
+                turned = L._convert_indices_from_csr_to_coo(starts, columns, transpose=True, **more)
+                found += [both, turned]
+        return [(t.tolist(), plain(str(t.dtype))) for t in found]
+
+    same(told)
+    with pytest.raises(TypeError, match="expected int32 or int64 indices, got"):
+        adjit._convert_indices_from_coo_to_csr(adjit.ones(2), 3)
+    with pytest.raises(ValueError, match="expected indices of one dimension, got 2"):
+        adjit._convert_indices_from_coo_to_csr(adjit.ones(2, 2, dtype=adjit.int64), 3)
 
 
 def test_numbers_by_private_names():

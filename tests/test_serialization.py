@@ -1164,3 +1164,93 @@ def test_saving_takes_the_arguments_of_pytorch():
     )
     stream.seek(0)
     assert adjit.load(stream) == [1]
+
+
+# ----- plain pickles of PyTorch's -----
+
+
+class Renaming(pickle.Unpickler):
+    """Reads PyTorch's pickles as programs do: names of `torch` are looked for here."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        root, *rest = module.split(".")
+        return super().find_class(".".join(["adjit" if root == "torch" else root, *rest]), name)
+
+
+def renamed(obj: Any, protocol: int) -> Any:
+    return Renaming(io.BytesIO(pickle.dumps(obj, protocol))).load()
+
+
+@needs_torch
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_plain_pickles_of_pytorch_are_read(protocol):
+    x = torch.arange(6.0).reshape(2, 3)
+    marked = torch.ones(2)
+    marked.note = "its own"
+    for value in (
+        x, x.double(), x.long(), x > 2, x[:, 1:], x.t(), torch.tensor(2.5), torch.zeros(0, 3),
+        torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(3)), marked,
+    ):  # fmt: skip
+        found = renamed(value, protocol)
+        assert type(found).__name__ == type(value).__name__
+        assert found.tolist() == value.tolist()
+        assert str(found.dtype).split(".")[1] == str(value.dtype).split(".")[1]
+        assert found.stride() == tuple(value.stride())
+        assert found.requires_grad == value.requires_grad
+        assert found.is_leaf
+    assert renamed(marked, protocol).note == "its own"
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).eval()
+    found = renamed(model, protocol)
+    expected = model(x).detach().numpy()
+    np.testing.assert_allclose(found(adjit.from_numpy(x.numpy())).detach().numpy(), expected, 1e-6)
+    extremes = renamed(x.max(1), protocol)
+    assert type(extremes) is adjit.return_types.max
+    assert extremes.indices.tolist() == [2, 2]
+    assert renamed([torch.strided, x.shape, torch.float32], protocol) == [
+        adjit.strided, adjit.Size((2, 3)), adjit.float32
+    ]  # fmt: skip
+    with pytest.raises(NotImplementedError, match="bfloat16"):
+        renamed(x.bfloat16(), protocol)
+
+
+@needs_torch
+def test_a_library_under_the_name_of_another_is_one():
+    """A program that puts adjit under PyTorch's name gets the modules that are there, and reads pickles."""
+    program = f"""
+import pickle, sys
+import adjit
+sys.modules["torch"] = adjit
+import torch.nn as nn, torch.nn.functional as F, torch.distributions
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.data import DataLoader
+assert nn is adjit.nn and F is adjit.nn.functional and torch.distributions is adjit.distributions
+assert DataLoader is adjit.utils.data.DataLoader and adjit.nn.__spec__.name == "adjit.nn"
+x, layer = pickle.loads({pickle.dumps((torch.ones(2), torch.nn.Linear(2, 1)))!r})
+assert type(x) is adjit.Tensor and type(layer) is adjit.nn.Linear
+try:
+    import torch.no_such_module
+except ModuleNotFoundError as error:
+    print(error.name)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "adjit.no_such_module\n"), done.stderr
+
+
+def test_named_results_in_copies_and_pickles():
+    found = adjit.tensor([[1.0, 3.0], [5.0, 2.0]]).max(1)
+    for again in (pickle.loads(pickle.dumps(found)), type(found)(tuple(found))):
+        assert type(again) is adjit.return_types.max
+        assert again.values.tolist() == [3.0, 5.0]
+    with pytest.raises(TypeError, match=r"max\(\) takes a 2-sequence \(1-sequence given\)"):
+        adjit.return_types.max((found.values,))
+
+
+def test_storages_of_the_same_memory_are_equal():
+    x = adjit.arange(6.0).reshape(2, 3)
+    storage = x.untyped_storage()
+    assert storage == x[1].untyped_storage()
+    assert storage != adjit.arange(6.0).untyped_storage()
+    assert {storage: 1}[x.t().untyped_storage()] == 1
+    assert (str(storage.device), storage.is_cuda, storage.is_shared()) == ("cpu", False, False)
+    assert storage.element_size() == 1
+    assert x[1:].untyped_storage().tolist() == list(x.numpy().tobytes())

@@ -74,8 +74,8 @@ SUBJECTS = (
         "Other processes, other compilers",
         "use adjit.compile, and adjit.distributed with DistributedDataParallel",
         """export package _inductor.aoti_compile_and_package _inductor.aoti_load_package
-        distributed.autograd distributed.optim.DistributedOptimizer distributed.pipelining
-        distributed.init_device_mesh distributed.DeviceMesh distributed.elastic
+        distributed.optim.DistributedOptimizer distributed.pipelining
+        distributed.init_device_mesh distributed.DeviceMesh
         distributed.algorithms.ddp_comm_hooks distributed.algorithms.model_averaging""",
     ),
 )  # fmt: skip
@@ -140,6 +140,7 @@ KNOWN = {
         distributed.checkpoint.hf_storage.HuggingFaceStorageWriter distributed.device_mesh.DeviceMesh
         distributed.device_mesh.init_device_mesh distributed.fsdp.CPUOffloadPolicy
         distributed.fsdp.FullyShardedDataParallel distributed.fsdp.MixedPrecisionPolicy
+        distributed.autograd.backward distributed.autograd.get_gradients
         distributed.fsdp.fully_shard distributed.rpc.init_rpc distributed.rpc.remote
         distributed.rpc.rpc_async distributed.rpc.rpc_sync distributed.rpc.shutdown
         distributed.tensor.DTensor distributed.tensor._utils.compute_local_shape_and_global_offset
@@ -178,7 +179,9 @@ KNOWN = {
 MODULES_OF_NAMES = {
     "Other processes, other compilers": """_inductor distributed._composable distributed._functional_collectives
         distributed._tensor
-        distributed.checkpoint distributed.device_mesh distributed.fsdp distributed.rpc distributed.tensor
+        distributed.autograd distributed.checkpoint distributed.device_mesh distributed.elastic
+        distributed.fsdp distributed.rpc
+        distributed.tensor
         fx.experimental""",
     "Sparse, quantised and half-precision tensors": "quantization ao nn.quantized",
     "Ops of one's own by PyTorch's registries and compilers": "utils.cpp_extension",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import config, devices, dtypes, overrides
-from .graph import record
+from .graph import record, wrong_types
 from .graph.export import export
 from .ops.creation import legacy_dtype
 from .tensor import StorageView, Tensor
@@ -27,8 +27,13 @@ def _function_of_method(name: str) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        record.check_tensor(name, "input", 1, input)
-        return method(input, *args, **kwargs)
+        try:
+            record.check_tensor(name, "input", 1, input)
+            return method(input, *args, **kwargs)
+        except TypeError:
+            if said := wrong_types.tell(method, name, (input, *args), kwargs):
+                return said[0]
+            raise
 
     function.__module__, function.__qualname__ = "adjit", name
     return function

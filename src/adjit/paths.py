@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,7 @@ PATHS = {
     "_subclasses": ("names",),
     "_subclasses.fake_tensor": ("names",),
     "_vmap_internals": ("func.vmap",),
-    "_tensor": ("tensor",),
+    "_tensor": ("tensor", "_utils"),
     "_tensor_str": ("printing",),
     "fft": (),
     "functional": ("",),
@@ -123,8 +124,37 @@ class ModulePath(ModuleType):
         return sorted({*_names_of_its_own(self), *names})
 
 
+class UnderAnotherName(MetaPathFinder, Loader):
+    """Gives modules of this library to a program that has put it under PyTorch's name.
+
+    After `sys.modules["torch"] = adjit` the name `torch.nn` would be found in the library's folder, and its
+    code run once more, beside that which is there: other classes, other tensors.
+    """
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Find what is asked for among the modules of this library."""
+        if not fullname.startswith(OTHER) or sys.modules.get(OTHER[:-1]) is not sys.modules[ROOT]:
+            return None
+        own = importlib.import_module(f"{ROOT}.{fullname.removeprefix(OTHER)}")
+        return ModuleSpec(fullname, self, loader_state=(own, own.__spec__), is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module itself."""
+        found: ModuleType = spec.loader_state[0]
+        return found
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give it back what the import system has written over."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state[1]
+
+
+OTHER = "torch."
+
+
 def put_in_place() -> None:
     """Have the import system and the modules around them know the paths, and what is missing."""
+    sys.meta_path.insert(0, UnderAnotherName())
     sys.meta_path.append(AbsentModules())
     for path, homes in PATHS.items():
         place(path, homes)

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import config
 from ..ops.matmul import use_precision
+from ..shapes import check_bool
 from . import cuda, cudnn, mkl, mkldnn, mps, openmp
 
 __all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
@@ -66,6 +67,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     Example:
         >>> adjit.use_deterministic_algorithms(True)
     """
+    check_bool("_set_deterministic_algorithms", "mode", mode)
     config.DETERMINISTIC = mode
 
 

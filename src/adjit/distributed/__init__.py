@@ -87,6 +87,11 @@ _paths.place("distributed.constants", ("distributed.group",))
 _paths.place("distributed.algorithms.join", ("distributed.algorithms",))
 _paths.place("distributed.algorithms._checkpoint", ("utils.checkpoint_wrapper",))
 _paths.place("distributed.algorithms._checkpoint.checkpoint_wrapper", ("utils.checkpoint_wrapper",))
+_paths.place("distributed.elastic", ())
+_paths.place("distributed.elastic.multiprocessing", ())
+_paths.place("distributed.elastic.multiprocessing.errors", ("distributed.failures",))
+_paths.place("distributed.autograd", ("distributed.remote_gradients",))
+_paths.place("distributed.rpc", ("distributed.remote",))
 _paths.place("distributed.tensor", ("distributed.placements",))
 _paths.place("distributed.tensor._utils", ())
 _paths.place("distributed.tensor.placement_types", ("distributed.placements",))
@@ -98,7 +103,6 @@ for _path in (
     "_tensor.experimental",
     "device_mesh",
     "fsdp",
-    "rpc",
 ):
     _paths.place(f"distributed.{_path}", ())
 

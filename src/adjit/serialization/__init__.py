@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .. import formats
 from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 
 if TYPE_CHECKING:
@@ -118,6 +119,13 @@ def load(
     from .reading import read
 
     return read(f, map_location, weights_only is not False, bool(mmap), half_to_float32)
+
+
+def _get_layout(name: str) -> formats.layout:
+    """The layout of a name such as `torch.strided`, which pickles of PyTorch's call."""
+    found = getattr(formats, name.rpartition(".")[2])
+    assert isinstance(found, formats.layout)
+    return found
 
 
 def __getattr__(name: str) -> Any:

@@ -24,10 +24,12 @@ from ..tensor import Tensor
 from .source import (
     MAX_DIMS,
     ByteSource,
+    FileLike,
     Piece,
     fill,
     is_readable,
     missing_dtype,
+    opened,
     read_elements,
     readable,
     set_attributes,
@@ -485,7 +487,7 @@ class LegacyReader(Reader):
                 raise self.source.corrupt(f"Invalid {what}")
         self._next()  # sizes of C types on the machine that wrote it: elements do not depend on them
         self.room = self.source.size
-        loaded = _checked(self._next())
+        loaded = self.checked(self._next())
         keys = self._next()
         if type(keys) is not list or sorted(map(str, keys)) != sorted(self.storages):
             raise self.source.corrupt("its list of storages is not that of its object")
@@ -502,6 +504,10 @@ class LegacyReader(Reader):
             raise self.source.corrupt("its storages are larger than it is")
         return lambda: creation.empty(numel, dtype=readable(kind, self.half_to_float32))
 
+    def checked(self, loaded: Any) -> Any:
+        """The object, if it is one that may be given out."""
+        return _checked(loaded)
+
     def _next(self) -> Any:
         return self.machine(self.source).load()
 
@@ -513,3 +519,22 @@ class LegacyReader(Reader):
         piece = Piece(self.source.at, numel * stored.kind.itemsize)
         fill(stored.elements, self.source, piece, stored.kind)
         self.source.at += piece.nbytes
+
+
+class LoneStorageReader(LegacyReader):
+    """A row of pickles that holds a storage by itself, as a tensor does in a plain pickle."""
+
+    def checked(self, loaded: Any) -> Any:
+        """The storage."""
+        if type(loaded) is not Stored:
+            raise Refused(f"expected a storage, got {_name_of(loaded)}")
+        if loaded.missing:
+            raise missing_dtype(loaded.kind.name, "a tensor")
+        return loaded
+
+
+def load_storage(f: FileLike) -> Tensor:
+    """The elements of a storage that is a file by itself."""
+    with opened(f, False) as source:
+        stored: Stored = LoneStorageReader(source, None, False).load()
+        return stored.elements
