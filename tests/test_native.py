@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 import weakref
 from array import array
 from functools import partial
@@ -29,6 +30,7 @@ from adjit import config, storage
 from adjit.autograd import engine
 from adjit.graph import (
     calls,
+    copy_slices,
     elementwise_record,
     factories,
     fastpath,
@@ -41,7 +43,8 @@ from adjit.graph.copy_slices import CopySlices, WrittenRegion
 from adjit.graph.node import Node
 from adjit.graph.normalized import remembering
 from adjit.graph.operation import Operation
-from adjit.graph.state import observers, unrecorded
+from adjit.graph.saved import HookedOp
+from adjit.graph.state import inferring, modes_used, observers, unrecorded
 from adjit.graph.view import ViewVjp
 from adjit.ops import (
     activations,
@@ -57,6 +60,8 @@ from adjit.ops import (
     joining,
     linear,
     losses,
+    moments,
+    overwriting,
     rows,
     scan,
     softmax,
@@ -127,6 +132,7 @@ TENSORS = {
     "result": lambda: leaf() * 2,
     "detached": lambda: (leaf() * 2).detach(),
     "data": lambda: (leaf() * 2).data,
+    "row of data": lambda: leaf().data[1],
     "parameter": lambda: T.nn.Parameter(T.ones(2, 3)),
     "row": lambda: T.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]])[1],
     "row of a leaf": lambda: leaf()[1],
@@ -147,6 +153,21 @@ NUMBERS = {
     "half": 0.5, "three": 3, "minus one": -1.0, "true": True, "big": 1 << 40, "huge": 10**400,
     "nan": float("nan"), "numpy": np.float32(1.5), "zero": 0, "text": "2", "none": None,
 }  # fmt: skip
+
+
+def hooked():
+    """A block in which hooks are given what is saved."""
+    return T.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+
+
+def anomaly():
+    """A block in which backward nodes note where they were made."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return T.autograd.detect_anomaly()
+
+
+MODES = [T.enable_grad, T.no_grad, T.inference_mode, hooked, anomaly]
 BINARY = [
     arithmetic.mul, arithmetic.total, arithmetic.difference, arithmetic.quotient, comparison.gt,
     arithmetic.from_number, transcendental.atan2,
@@ -171,14 +192,24 @@ def described(t, operands=()):
             e and (type(e[0]).__name__, names.get(id(getattr(e[0], "variable", None))), e[1])
             for e in fn.edges
         ]
-        own = isinstance(fn.context, (ViewVjp, WrittenRegion))  # one for each node
-        context = type(fn.context) if own else fn.context
+        op, context, kept = fn.op, fn.context, [names.get(id(kept)) for kept in fn.saved[::2]]
+        if isinstance(op, HookedOp):
+            kept = [
+                (packed.spec, names.get(id(packed.packed._storage.value)))
+                for packed in fn.saved[::2]
+            ]
+            op, context, layouts = op.op, context.context, context.layouts
+            kept.append(layouts)
+        own = isinstance(context, (ViewVjp, WrittenRegion))  # one for each node
+        context = type(context) if own else context
+        extras = fn.extras and fn.extras.traceback[-1]
         history = (
-            type(fn), fn.op, context, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
-            fn.extras, t._edge[1], [names.get(id(kept)) for kept in fn.saved[::2]], fn.saved[1::2],
+            type(fn), op, context, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
+            extras, t._edge[1], kept, fn.saved[1::2],
         )  # fmt: skip
     return (
         type(t), t._spec, t._offset, t._needs_grad, names.get(id(t._storage)), t._version_counter is t._storage,
+        t.is_inference(),
         view and (names.get(id(view.base)), view.kind, view.version), t._storage.version,
         t._storage.shared, t._storage.spec, node.recipe, node.scalars, node.offsets, history,
         node.inputs and [names.get(id(value)) for value in node.inputs], t._autograd_meta,
@@ -233,7 +264,7 @@ def test_an_operand_may_come_twice():
     assert found == expected
 
 
-@pytest.mark.parametrize("mode", [T.no_grad, T.inference_mode, T.enable_grad])
+@pytest.mark.parametrize("mode", MODES)
 def test_recorders_agree_in_modes(mode):
     x = leaf()
     with mode():
@@ -241,8 +272,41 @@ def test_recorders_agree_in_modes(mode):
     assert found == expected
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_that_are_over_leave_nothing_to_ask_for(mode):
+    with mode(), mode():
+        pass
+    assert [*unrecorded, *inferring, *modes_used] == []
+
+
 def refuse_alias(*_, **__):
     raise AssertionError("the fallback was called")
+
+
+def test_what_is_recorded_in_inference_mode_does_not_need_fallbacks():
+    x, y = leaf(), T.ones(2, 3)
+    expected = described(x * y, (x, y))
+    with T.inference_mode():
+        made = [x * y, x[1], T.full_like(x, 2.0), x.sum(1)]  # which are known from then on
+        fast = fastpath.compiled(arithmetic.mul, refuse_alias)
+        write = fastpath.writing(arithmetic.total, refuse_alias, inplace.adopt)
+        row = view_cache._views.function(
+            refuse_alias, T.Tensor.__getitem__.context._replace(fallback=refuse_alias)
+        )
+        product, part = fast(x, y), row(x, 1)
+        assert described(product, (x, y)) == described(made[0], (x, y))
+        assert product.is_inference()
+        assert not part.is_inference()
+        assert [t.is_inference() for t in made] == [True, False, True, True]
+        made[0].add_(y)
+        assert write(product, y) is product
+        assert product.tolist() == (x + 1).tolist()
+        assert row(product, 0).is_inference()
+    assert described(fast(x, y), (x, y)) == expected
+    with pytest.raises(AssertionError, match="the fallback was called"):
+        fast(leaf(), product)  # which cannot be saved
+    with pytest.raises(AssertionError, match="the fallback was called"):
+        write(product, y)
 
 
 def test_a_recorder_does_not_need_its_fallback():
@@ -347,6 +411,8 @@ CALLS = {
     "several results": call_of(losses.class_cross_entropy, labels, -100, "mean"),
     "a result that comes thrice": call_of(losses.class_cross_entropy, labels, -100, "none"),
     "extremes": call_of(reductions.max_axis, 1, False, T.Size([2, 3])),
+    "extremes of both kinds": call_of(reductions.aminmax_axes, (1,), False),
+    "deviations and means": call_of(moments.std_mean_axes, (0, 1), 1.0, False),
     "places": call_of(grids.gather_grid, 1, labels_in_rows, T.Size([2, 3])),
 }
 IN_A_LIST = {"joined"}
@@ -362,17 +428,17 @@ def call_outcome(f, make, first, name):
         return type(error), str(error)
     operands = (first, *args[1:], *kwargs.values())
     results = found if isinstance(found, tuple) else (found,)
-    cells = [[a._storage is b._storage for a in results] for b in results]
+    cells = [[(a._storage is b._storage, a._fn is b._fn) for a in results] for b in results]
     return [described(t, operands) for t in results], cells, len(scheduling.pending) - before
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_agree(name, graded):
+def test_calls_agree(name, mode):
     op, make = CALLS[name]
     fallback = partial(Operation.__call__, op)
     for first in TENSORS:
-        with T.set_grad_enabled(graded):
+        with mode():
             for _ in range(3):  # the body runs, is traced, and is known
                 call_outcome(fallback, make, TENSORS[first](), name)
             found = call_outcome(op, make, TENSORS[first](), name)
@@ -653,10 +719,10 @@ def views_of(f, first):
     return [described(v, (x, base)) for v in (found if isinstance(found, tuple) else (found,))]
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_agree(name, graded):
-    with T.set_grad_enabled(graded):
+def test_views_agree(name, mode):
+    with mode():
         for first in TENSORS:
             found = [views_of(VIEWS[name], first) for _ in range(3)]  # the last ones as cuts
             expected = views_of(partial(twin_of_view, name), first)
@@ -686,6 +752,21 @@ def test_a_view_that_is_known_does_not_need_its_fallback():
             fast(*args)
 
 
+def test_what_gives_the_tensor_itself_does_not_need_its_fallback():
+    x, row = leaf(), T.rand(2, 3)[1]  # which is a view, so that itself is no new one
+    for t, args in ((x, (1,)), (row, ()), (row, (0, 0))):
+        assert all(t.flatten(*args) is t for _ in range(4))
+    context = T.Tensor.flatten.context._replace(fallback=refuse_alias)
+    fast = view_cache._views.function(refuse_alias, context)
+    assert fast(x, 1) is x
+    assert fast(row) is row
+    assert T.rand(3).flatten()._view_of is None
+    with pytest.raises(AssertionError, match="the fallback was called"):
+        fast(x, 2)
+    with pytest.raises(IndexError):
+        x.flatten(2)
+
+
 def test_other_numbers_in_brackets_do_not_need_the_fallback():
     x = T.arange(60.0).view(3, 5, 4)[:, 1::2].transpose(1, 2)
     numpy = x.numpy()
@@ -709,6 +790,49 @@ def test_other_numbers_in_brackets_do_not_need_the_fallback():
     for key in outside[:7]:
         with pytest.raises(IndexError):
             x[key]
+
+
+def test_tensors_in_brackets_do_not_need_the_fallback():
+    x = T.arange(60.0).view(3, 5, 4)
+    brackets = T.Tensor.__getitem__
+    fast = view_cache._views.function(
+        refuse_alias, brackets.context._replace(fallback=refuse_alias)
+    )
+    i, j, whole = T.tensor([2, 0, -1]), T.tensor([[1], [2]]), slice(None)
+    known = [i, j, (i,), (i, j), (i, whole), (whole, j), (whole, i, j), (i, whole, j), (i, i, i)]
+    for key in known:
+        numpy = tuple(
+            k if k is whole else k.numpy() for k in (key if type(key) is tuple else (key,))
+        )
+        assert fast(x, key).tolist() == x.numpy()[numpy].tolist()
+    unknown = [
+        (), (whole,), T.tensor(1), T.tensor([True, False, True]), i.int(), i.float(), (i, 1), (i, None),
+        (..., i), (i, slice(1, None)), (i, slice(None, 3)), (i, slice(None, None, 2)), [0, 1], (i, [0, 1, 2]),
+        (i,) * 4, (0, i, i), (i, T.tensor(0)), x.new_zeros(2),
+    ]  # fmt: skip
+    for key in unknown:
+        with pytest.raises(AssertionError, match="the fallback was called"):
+            fast(x, key)
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3"):
+        x[T.tensor([7])].tolist()
+    with pytest.raises(
+        IndexError, match=r"shape mismatch: indexing tensors could not be broadcast"
+    ):
+        x[i, T.tensor([0, 1])]
+
+
+def test_what_is_raised_while_tensors_in_brackets_are_read_is_not_lost():
+    """An interrupt above all: Python would read once more, and nobody would know."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    context = T.Tensor.__getitem__.context._replace(fallback=refuse_alias, choose=interrupted)
+    fast = view_cache._views.function(refuse_alias, context)
+    x, i = T.ones(3, 4), T.tensor([0, 1])
+    for key in (i, (i, i), (slice(None), i)):
+        with pytest.raises(KeyboardInterrupt):
+            fast(x, key)
 
 
 def test_numbers_in_brackets_have_gradients_of_their_own():
@@ -956,10 +1080,10 @@ CHOOSING = {
 }
 
 
-def agrees_with_python(graded, call, in_python, monkeypatch):
+def agrees_with_python(mode, call, in_python, monkeypatch):
     """What a call records whose like has come before, and what the recorder in Python does."""
     for first in TENSORS:
-        with T.set_grad_enabled(graded):
+        with mode():
             for _ in range(2):
                 call(TENSORS[first]())
             found = call(TENSORS[first]())
@@ -972,9 +1096,9 @@ def agrees_with_python(graded, call, in_python, monkeypatch):
                 assert found == in_python(TENSORS[first]()), first
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CHOOSING)
-def test_choices_agree(name, graded, monkeypatch):
+def test_choices_agree(name, mode, monkeypatch):
     """What machine code records of ops with more operands, or chosen by arguments that came before."""
     f, more = CHOOSING[name]
     made = [m() if callable(m) else m for m in more]
@@ -982,7 +1106,7 @@ def test_choices_agree(name, graded, monkeypatch):
     def call(first):
         return outcome(f, first, *made)
 
-    agrees_with_python(graded, call, call, monkeypatch)
+    agrees_with_python(mode, call, call, monkeypatch)
 
 
 ATTRIBUTED = {
@@ -995,9 +1119,9 @@ ATTRIBUTED = {
 }
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ATTRIBUTED)
-def test_calls_with_attributes_agree(name, graded, monkeypatch):
+def test_calls_with_attributes_agree(name, mode, monkeypatch):
     """What machine code records of an op that is given attributes, and what Python does."""
     op, args, named = ATTRIBUTED[name]
 
@@ -1008,7 +1132,7 @@ def test_calls_with_attributes_agree(name, graded, monkeypatch):
     def in_python(first):
         return call(first, partial(type(op).__call__, op))
 
-    agrees_with_python(graded, call, in_python, monkeypatch)
+    agrees_with_python(mode, call, in_python, monkeypatch)
 
 
 def test_calls_with_attributes_go_to_machine_code(monkeypatch):
@@ -1122,14 +1246,16 @@ def write_outcome(name, how, first, fallback, monkeypatch):
     call_site = getattr(t._version_counter, "call_site", None)
     version = t._version_counter.version
     left = found is t, t._storage.value is value, version, call_site and call_site[0]
+    if t._view_of is not None and T.is_grad_enabled():
+        _ = t.grad_fn  # which is made when somebody asks
     return left, described(t, (t, *given)), len(scheduling.pending) - before
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", WRITES)
-def test_writes_agree(name, graded, monkeypatch):
+def test_writes_agree(name, mode, monkeypatch):
     for first in TENSORS:
-        with T.set_grad_enabled(graded):
+        with mode():
             for _ in range(2):
                 write_outcome(name, WRITES[name], first, True, monkeypatch)
             expected = write_outcome(name, WRITES[name], first, True, monkeypatch)
@@ -1139,7 +1265,7 @@ def test_writes_agree(name, graded, monkeypatch):
 def test_a_write_does_not_need_its_fallback(monkeypatch):
     x, y = T.ones(2, 3), T.ones(2, 3)
     x.add_(y).mul_(2.0)
-    fast = fastpath.writing(arithmetic.total, refuse_alias, refuse_alias)
+    fast = fastpath.writing(arithmetic.total, refuse_alias, inplace.adopt)
     assert fast(x, y) is x
     assert (x._storage.version, x._storage.call_site[0]) == (3, __file__)
     assert x.tolist() == [[5.0] * 3] * 2
@@ -1191,14 +1317,16 @@ def assigned_outcome(value, key, first, fallback, monkeypatch):
             return type(error), str(error)
     call_site = getattr(t._version_counter, "call_site", None)
     left = t._version_counter.version, call_site and call_site[0], len(scheduling.pending) - before
+    if t._view_of is None or not t._view_of.kind:
+        _ = t.grad_fn  # which is made when somebody asks
     return left, described(t, (t, given)), str(t.tolist())
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("value", ASSIGNED)
-def test_assignments_agree(value, graded, monkeypatch):
+def test_assignments_agree(value, mode, monkeypatch):
     for first, key in product(TENSORS, KEYS):
-        with T.set_grad_enabled(graded):
+        with mode():
             for _ in range(3):
                 expected = assigned_outcome(value, key, first, True, monkeypatch)
             found = assigned_outcome(value, key, first, False, monkeypatch)
@@ -1231,6 +1359,48 @@ def test_assignments_do_not_need_their_fallback(monkeypatch):
     assert x.tolist() == [
         [2, 6, 6, 6, 6], [7, 9, 2, 11, 8], [14, 15, 16, 17, 36], [17, 7, 7, 7, 14],
     ]  # fmt: skip
+
+
+WHOLE = ["bool", "uint8", "int8", "int16", "int32", "int64"]
+PUT = [0, 1, 2, -1, True, False, 1.0, 2.5, -0.0, 127, 128, -128, -129, 255, 256, -255, -256, 2**15, 2**31 - 1,
+       2**31, -(2**31) - 1, 2**63 - 1, 2**63, -(2**63), 2**70]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*WHOLE, "float32"])
+def test_numbers_put_into_whole_numbers_and_truths_agree(kind):
+    def put(f, number):
+        x = T.ones(3, dtype=getattr(T, kind))
+        try:
+            f(x, 1, number)
+        except (RuntimeError, OverflowError) as error:
+            return type(error), str(error)
+        return x.dtype, x._version, x.tolist()
+
+    for number in PUT:
+        f = T.Tensor.__setitem__
+        expected = put(f.__wrapped__, number)
+        for given in (1, number, number):  # with a number that fits it is known afterwards
+            found = put(f, given)
+        assert found == expected, number
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_numbers_put_into_whole_numbers_and_truths_do_not_need_the_fallback(kind, monkeypatch):
+    x = T.ones(4, 3, dtype=getattr(T, kind))
+
+    def write():
+        x[0, 1] = 0
+        x[2] = False
+        x[3, 1:] = True
+        x[1, 0] = 1
+
+    write()
+    x.fill_(1)
+    f = T.Tensor.__setitem__
+    context = f.context() if callable(f.context) else f.context
+    monkeypatch.setattr(f, "context", context._replace(fallback=refuse_alias))
+    write()
+    assert x.int().tolist() == [[1, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1]]
 
 
 def test_writes_with_history_do_not_need_their_fallback(monkeypatch):
@@ -1290,16 +1460,18 @@ def computed_outcome(how, first, fallback, monkeypatch):
         except Exception as error:
             return type(error), str(error)
     call_site = getattr(t._version_counter, "call_site", None)
+    if t._view_of is not None and T.is_grad_enabled():
+        _ = t.grad_fn  # which is made when somebody asks
     fn = t._edge and type(t._edge[0]).__name__
     version = t._version_counter.version
     return found is t, t.tolist(), t.dtype, fn, version, call_site and call_site[0]
 
 
-@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", COMPUTED)
-def test_what_is_computed_in_place_agrees(name, graded, monkeypatch):
+def test_what_is_computed_in_place_agrees(name, mode, monkeypatch):
     for first in TENSORS:
-        with T.set_grad_enabled(graded):
+        with mode():
             expected = computed_outcome(COMPUTED[name], first, True, monkeypatch)
             for _ in range(3):
                 found = computed_outcome(COMPUTED[name], first, False, monkeypatch)
@@ -1310,13 +1482,17 @@ def test_in_place_methods_do_not_need_their_fallbacks():
     x, y = T.ones(2, 3), T.rand(4, 3)
     for _ in range(2):
         x.copy_(y[2:])
+        x.copy_(x)
         x[1] = 4.0
         x.zero_()
         x[:1].copy_(y[:1])
         y[2:].copy_(y[:2])
         y.view(12)[:4].copy_(y.view(12)[4:8])
     values, clamp = y.tolist(), T.clamp
-    copy_ = fastpath.copying(write.assignments)(refuse_alias)
+    copy_ = fastpath.copying(
+        write.assignments, copy_slices.graded_assignments, copy_slices.slices_op,
+        lambda: (overwriting.copy_of, inplace.adopt),
+    )(refuse_alias)  # fmt: skip
     zero_ = fastpath.flooding(creation.of_numbers, 0.0)(refuse_alias)
     fill_ = fastpath.flooding(creation.of_numbers, None)(refuse_alias)
     clamp_ = fastpath.computing(clamp, refuse_alias, inplace.adopt)
@@ -1339,8 +1515,17 @@ def test_in_place_methods_do_not_need_their_fallbacks():
     assert y.tolist() == [*lower, *lower]
 
     w, out = leaf(), seen(np.ones((2, 3), np.float32))
+    z, row = w * 2.0, T.rand(3, requires_grad=True)
+    (w * 1.0)[1].copy_(row)  # a first time
+    assert copy_(z, y[2:].clone()).grad_fn.name() == "CopyBackwards"
+    assert copy_(T.ones(2, 3), w).grad_fn.next_functions[1][0].variable is w
+    copy_(z[1], row)
+    assert z.grad_fn.name() == "torch::autograd::CopySlices"
+    z.sum().backward()
+    assert w.grad.tolist() == [[0.0] * 3] * 2
+    assert row.grad.tolist() == [1.0] * 3
     calls_to_fallbacks = [
-        (copy_, w, x), (copy_, x, w), (copy_, out, x), (copy_, x, out),
+        (copy_, w, x), (copy_, x, w[1:]), (copy_, out, x), (copy_, x, out),
         (copy_, y[:2], y[1:3]),
         (copy_, y.view(12)[:4], y.view(12)[3:7]), (zero_, w), (zero_, x[0]), (zero_, x, 1), (fill_, x),
         (fill_, x, True), (fill_, x, T.tensor(1.0)), (fill_, out, 1.0), (clamp_, w, 0),
@@ -1561,6 +1746,7 @@ def shared_with_numpy():
 
 LYING = {
     "plain": lambda: T.ones(2, 3),
+    "row of data": lambda: leaf().data[1],
     "parameter": lambda: T.nn.Parameter(T.ones(2, 3)),
     "turned": lambda: T.ones(3, 2).t(),
     "part": lambda: T.ones(3, 3)[1:],
@@ -1817,22 +2003,45 @@ def recorded(walk, known=None):
     return told, [number.get(id(g._storage.value)) for g in found if g is not None]
 
 
+TARGETS = {  # of a walk
+    "all leaves": lambda x, w, out: [x, w],
+    "one leaf": lambda x, w, out: [x],
+    "the other": lambda x, w, out: [w],
+    "inside": lambda x, w, out: inside(out)[:1],
+    "inside and a leaf": lambda x, w, out: [*inside(out)[1:3], w],
+}
+
+
+def inside(out):
+    """Where gradients arrive between a result and the leaves, from the middle on."""
+    order = [out.grad_fn]
+    engine._reach(order, set(order))
+    found = [fn for fn in order if fn.edges and fn is not out.grad_fn]
+    return [T.autograd.graph.GradientEdge(fn, 0) for fn in found[len(found) // 2 :]]
+
+
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("shape", [(4, 3), (40, 30)])  # small gradients are summed later
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("keep", [False, True])
-def test_walks_agree(seed, keep, shape, monkeypatch):
+@pytest.mark.parametrize("of", TARGETS.values(), ids=TARGETS)
+def test_walks_agree(seed, keep, shape, of, monkeypatch):
     rng = np.random.default_rng(seed)
     x = T.tensor(rng.standard_normal(shape).astype(np.float32), requires_grad=True)
     w = T.tensor(rng.standard_normal(shape).astype(np.float32), requires_grad=True)
     out = program(rng, x, w)[0].sum()
     monkeypatch.setattr(engine, "settle_walk", lambda: None)
 
+    wanted = of(x, w, out)
+    if not wanted:
+        return
+
     def walk(keep=True):
-        return T.autograd.grad(out, [x, w], retain_graph=keep, allow_unused=True)
+        return T.autograd.grad(out, wanted, retain_graph=keep, allow_unused=True)
 
     order = [out.grad_fn]
     engine._reach(order, set(order))
-    saves = any(fn.saved for fn in order)
+    saves = of is TARGETS["all leaves"] and any(fn.saved for fn in order)
     for _ in range(3):  # traces and pullbacks are known after that
         walk()
     with monkeypatch.context() as patch:

@@ -10,6 +10,7 @@ from .cpython import (
     add,
     append,
     class_of,
+    contains,
     discard,
     drop,
     equal,
@@ -51,7 +52,7 @@ from .tensors import (
 from .traces import MOST_VALUES, completed
 
 ADVANCE_CAPTURED = ADVANCE_KEEP = ADVANCE_ACCUMULATE = ADVANCE_SUMS = ADVANCE_ORDER = BOUND
-ADVANCE_WAITING = BOUND
+ADVANCE_GOALS = ADVANCE_TARGETS = ADVANCE_USEFUL = ADVANCE_WAITING = BOUND
 AS_IS = AS_TENSOR = BOUND
 BACKWARD_ACCUMULATE_OP = BACKWARD_UNBROADCAST = BACKWARD_UNBROADCAST_TRACES = BOUND
 BACKWARD_MOST = BACKWARD_PARTS = BACKWARD_VIEW_VJP_CLASS = BOUND
@@ -122,6 +123,9 @@ def advance(function, arguments, count, names):
         last = length(order) - 1
         fn = list_item(order, last)
         grads = find(waiting, fn)
+        is_leaf = get(fn, GRAD_OP) == item(context, BACKWARD_ACCUMULATE_OP)
+        if grads != 0 and not is_leaf and not is_way(runtime, arguments, fn):
+            break
         if grads != 0 and not join(context, arguments, fn, grads):
             return 0
         if grads != 0 and adds_part(context, arguments, fn, grads):
@@ -130,7 +134,6 @@ def advance(function, arguments, count, names):
         if has_failed() != 0:
             return 0
         if grads != 0:
-            is_leaf = get(fn, GRAD_OP) == item(context, BACKWARD_ACCUMULATE_OP)
             kind = class_of(get(fn, GRAD_CONTEXT))
             is_elementwise = kind == item(runtime, RUNTIME_OP_RECORD_CLASS)
             if is_leaf:
@@ -159,6 +162,24 @@ def advance(function, arguments, count, names):
         if has_failed() != 0:
             return 0
     return 0 if has_failed() != 0 else own(item(runtime, RUNTIME_NONE))
+
+
+@helper
+def is_way(runtime, arguments, fn):
+    """Whether a node is on the way to a target, and none itself."""
+    useful = get(arguments, 8 * ADVANCE_USEFUL)
+    if useful == item(runtime, RUNTIME_NONE):
+        return True
+    return contains(useful, fn) == 1 and contains(get(arguments, 8 * ADVANCE_GOALS), fn) == 0
+
+
+@helper
+def is_awaited(runtime, arguments, edge):
+    """Whether a gradient may arrive at the end of an edge: each, or those from which a target is reached."""
+    useful = get(arguments, 8 * ADVANCE_USEFUL)
+    if useful == item(runtime, RUNTIME_NONE) or contains(useful, item(edge, 0)) == 1:
+        return True
+    return contains(get(arguments, 8 * ADVANCE_TARGETS), edge) == 1
 
 
 @helper
@@ -327,6 +348,8 @@ def pass_on(context, arguments, fn, vjp, g):
     for k in range(length(edges) if is_well else 0):
         edge, source = item(edges, k), word_of(item(sources, k))
         if edge == item(runtime, RUNTIME_NONE) or source == NOTHING:
+            continue
+        if not is_awaited(runtime, arguments, edge):
             continue
         if source == PASSED:
             found, spec = g, item(get(fn, GRAD_OUTPUTS), 0)
@@ -786,7 +809,7 @@ def follow(context, arguments, fn, trace, grads):
     is_well = is_well and settles_shared(runtime, fn)
     for k in range(length(edges) if is_well else 0):
         edge, part, spec = item(edges, k), item(parts, 2 * k), item(parts, 2 * k + 1)
-        if part == none:
+        if part == none or not is_awaited(runtime, arguments, edge):
             continue
         wanted = item(get(fn, GRAD_INPUTS), k)
         made = new_gradient(context, edge, part, spec, wanted, AS_IS if spec == wanted else FITTED)

@@ -31,7 +31,7 @@ from .cpython import (
     put,
     word_of,
 )
-from .grad_nodes import give_history, history_of, new_edge, tracked
+from .grad_nodes import attended, give_history, history_of, new_edge, tracked
 from .into import new_into
 from .other_sizes import new_kept
 from .tensors import (
@@ -71,15 +71,7 @@ def record(recorder, arguments, count, names):
     runtime = item(context, RECORDER_RUNTIME)
     call = stack_words(CALL_SIZE)
     if names == 0 and is_known(context, runtime, arguments, count & NUMBER_OF_ARGUMENTS, call):
-        op_record, scalars = get(call, CALL_OP_RECORD), get(call, CALL_SCALARS)
-        recipe = own(get(op_record, OP_RECORD_RECIPE))
-        out = around(runtime, recipe, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), scalars)
-        if get(call, CALL_HISTORY) != 0 and out != 0:
-            first, second = get(call, FIRST), get(call, SECOND)
-            kept = 0 if scalars == item(runtime, RUNTIME_EMPTY) else scalars
-            out = with_history(context, runtime, op_record, first, second, kept, out)
-        drop(op_record)
-        out = recorded(runtime, out)
+        out = new_recorded(context, runtime, call)
         if reads_shared(runtime, get(call, FIRST)) or reads_shared(runtime, get(call, SECOND)):
             out = settled(runtime, out)
         if out != 0:
@@ -88,6 +80,22 @@ def record(recorder, arguments, count, names):
     if out != 0 or has_failed() != 0:
         return out
     return new_result(item(context, RECORDER_FALLBACK), arguments, count, names)
+
+
+@helper
+def new_recorded(context, runtime, call):
+    """The result of a call, with its backward node where it is to have one, and its node in `pending`; it takes
+    the call's references over. 0 if this turns out not to be the usual case."""
+    op_record, scalars = get(call, CALL_OP_RECORD), get(call, CALL_SCALARS)
+    recipe = own(get(op_record, OP_RECORD_RECIPE))
+    out = around(runtime, recipe, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), scalars)
+    if get(call, CALL_HISTORY) != 0 and out != 0:
+        first, second = get(call, FIRST), get(call, SECOND)
+        kept = 0 if scalars == item(runtime, RUNTIME_EMPTY) else scalars
+        out = with_history(context, runtime, op_record, first, second, kept, out)
+    drop(op_record)
+    out = recorded(runtime, out)
+    return attended(runtime, out) if get(call, CALL_HISTORY) != 0 else out
 
 
 @helper

@@ -91,7 +91,12 @@ def new_number(runtime, recipes, key, number):
 @helper
 def new_number_of(runtime, recipe, number):
     """The node of a recipe, taken over, on a number; 0 if that is too large or the recipe 0."""
-    word = new_float_word(number) if recipe != 0 else 0
+    return new_number_on(runtime, recipe, new_float_word(number) if recipe != 0 else 0)
+
+
+@helper
+def new_number_on(runtime, recipe, word):
+    """The node of a recipe on the word of a number, both taken over; 0 if the word is 0."""
     if word == 0:
         drop(recipe)
         return 0

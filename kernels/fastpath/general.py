@@ -30,7 +30,7 @@ from .elementwise import (
     recorded,
     value_of,
 )
-from .grad_nodes import give_history, history_of, new_edge, tracked
+from .grad_nodes import attended, give_history, history_of, new_edge, tracked
 from .into import new_into
 from .other_sizes import new_kept
 from .signatures import SIZE, describe, known, tensor
@@ -157,6 +157,8 @@ def new_out(context, runtime, op, operands, attributes, is_over):
         out = recorded(runtime, out)
         if read_shared(runtime, operands):
             out = settled(runtime, out)
+        if history != 0:
+            out = attended(runtime, out)
     drop(op_record)
     drop(scalars)
     return out

@@ -1,6 +1,6 @@
 """Backward nodes in compiled code: where gradients go, and how a result gets its history."""
 
-from ..language.abi import helper
+from ..language.abi import helper, stack_words
 from .cpython import (
     BOUND,
     append,
@@ -14,6 +14,7 @@ from .cpython import (
     new_attribute,
     new_next,
     new_pair,
+    new_result,
     new_result_of_nothing,
     new_single,
     new_weak_reference,
@@ -21,14 +22,14 @@ from .cpython import (
     put,
 )
 from .freelists import new_recycled
-from .tensors import hide, show, version_of, zero
+from .tensors import hide, is_attentive, is_tensor, show, version_of, zero
 
 GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = BOUND
 GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 LEAF_KIND_NODE_CLASS = LEAF_KIND_OP = LEAF_VARIABLE = META_ACCUMULATOR = META_HOOKS = BOUND
 RECIPE_LARGE = BOUND
-RUNTIME_ACCUMULATOR = RUNTIME_EMPTY = RUNTIME_LEAVES = RUNTIME_NONE = BOUND
+RUNTIME_ACCUMULATOR = RUNTIME_ATTEND = RUNTIME_EMPTY = RUNTIME_LEAVES = RUNTIME_NONE = BOUND
 RUNTIME_LARGE_SAVERS = BOUND
 RUNTIME_SEQUENCE = RUNTIME_TRUE = BOUND
 TENSOR_AUTOGRAD_META = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = TENSOR_VIEW_OF = BOUND
@@ -157,9 +158,33 @@ def give_history(runtime, kind, op, context, inputs, outputs, edges, saved, scal
 
 
 @helper
+def attended(runtime, out):
+    """A result, or a tuple of results, once Python has looked at the new backward node of the first if a mode
+    asks for that; 0 on failure. All of it is recorded: hooks may look at values."""
+    if out == 0 or not is_attentive(runtime):
+        return out
+    first = out if is_tensor(runtime, out) else item(out, 0)
+    edge = get(first, TENSOR_EDGE)
+    if edge == item(runtime, RUNTIME_NONE):
+        return out
+    words = stack_words(1)
+    put(words, 0, item(edge, 0))
+    done = new_result(item(runtime, RUNTIME_ATTEND), words, 1, 0)
+    drop(done)
+    if done == 0:
+        drop(out)
+        return 0
+    return out
+
+
+@helper
 def tracked(runtime, recipe, out):
     """The result, its backward node noted if it has saved much, for `schedule/deferred.py`; 0 on failure."""
-    if out == 0 or get(recipe, RECIPE_LARGE) != item(runtime, RUNTIME_TRUE):
+    if (
+        out == 0
+        or get(recipe, RECIPE_LARGE) != item(runtime, RUNTIME_TRUE)
+        or is_attentive(runtime)
+    ):
         return out
     fn = item(get(out, TENSOR_EDGE), 0)
     if length(get(fn, GRAD_SAVED)) != 0:

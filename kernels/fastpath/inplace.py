@@ -1,8 +1,8 @@
-"""Writing in place, compiled: what `graph/export.py` and `graph/inplace.py` do with a tensor that is all of
-its memory, on the same objects.
+"""Writing in place, compiled: what `graph/export.py`, `graph/inplace.py` and `ops/index.py` do with a tensor,
+on the same objects. What is written into a graph is in `graph_writes.py`.
 
-What is not the usual case (views, history, memory shared with the outside, operands that overlap,
-results of another shape or dtype) is left to a function in Python, before anything has been done.
+What is not the usual case (memory shared with the outside, operands that overlap, results of another shape
+or dtype, views of all of a tensor in a graph) is left to a function in Python, before anything has been done.
 """
 
 from ..language.abi import helper, stack_words
@@ -16,6 +16,7 @@ from .cpython import (
     exchange,
     fill,
     find,
+    forget_error,
     get,
     has_failed,
     item,
@@ -45,49 +46,65 @@ from .elementwise import (
     SECOND,
     around,
     is_known,
+    new_float_word,
+    new_recorded,
     reads_shared,
     recorded,
     value_of,
 )
-from .factories import new_number, new_number_of
-from .grad_nodes import give_history, history_of, new_edge
-from .signatures import SIZE, TENSORS, describe, known
-from .tensors import (
-    can_take_fast_path,
-    is_private,
-    is_secluded,
-    is_tensor,
-    new_node,
-    records_gradients,
-    settled,
-    zero,
+from .factories import new_number, new_number_on
+from .graph_writes import (
+    is_graded,
+    is_history_adopted,
+    is_part_adopted,
+    is_part_graded,
+    is_part_of_graph,
+    is_same_part,
+    is_view_graded,
+    takes_history,
 )
+from .item import FLOAT, KIND, SIGNED, SIZE_AT, TRUTH
+from .signatures import SIZE, TENSORS, describe, known
+from .tensors import can_take_fast_path, is_private, is_tensor, new_node, new_tensor, settled, zero
 from .views import OUT_OF_RANGE, shift_of_numbers
+from .writing import (
+    append_pending,
+    can_change,
+    can_write,
+    covers,
+    is_met_by,
+    is_out_of_graph,
+    is_put,
+    is_small,
+    is_whole,
+    meets,
+    new_written,
+    shows_all,
+)
 
-ADOPT_RUNTIME = ADOPT_FALLBACK = ADOPT_WRITES = BOUND
-COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_FALLBACK = BOUND
+ADOPT_FALLBACK = ADOPT_RUNTIME = ADOPT_WRITES = BOUND
+ASSIGNMENT_CONVERSION = ASSIGNMENT_COPIED = ASSIGNMENT_DIRECT = BOUND
 ASSIGN_ASSIGNMENTS = ASSIGN_CACHED = ASSIGN_FALLBACK = ASSIGN_NUMBER_ASSIGNMENTS = BOUND
-ASSIGN_GRADED_ASSIGNMENTS = ASSIGN_SLICES_OP = BOUND
-ASSIGN_RUNTIME = ASSIGNMENT_CONVERSION = ASSIGNMENT_COPIED = ASSIGNMENT_DIRECT = BOUND
+ASSIGN_COPY = ASSIGN_FILL = ASSIGN_RUNTIME = BOUND
 CACHED_VIEW_PARTS = BOUND
-COPY_ASSIGNMENTS = COPY_RUNTIME = COPY_FALLBACK = BOUND
-FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_FALLBACK = BOUND
-GRADED_ASSIGNMENT_INPUTS = GRADED_ASSIGNMENT_OUTPUTS = GRADED_ASSIGNMENT_REGION = BOUND
-GRADED_ASSIGNMENT_WRITING = SLICES_OP_NODE_CLASS = SLICES_OP_OP = RUNTIME_NUMBERS = BOUND
-FUNCTION_CONTEXT = MAX_PENDING = NUMBER_ASSIGNMENT_NUMBER = NUMBER_ASSIGNMENT_WRITING = BOUND
+COMPUTE_ADOPT = COMPUTE_FALLBACK = COMPUTE_MAKE = COMPUTE_RUNTIME = BOUND
+COPY_ADOPT = COPY_ASSIGNMENTS = COPY_FALLBACK = COPY_MAKE = COPY_RUNTIME = BOUND
+DTYPE_KNOWN_AS = BOUND
+FLOOD_FALLBACK = FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = BOUND
+FUNCTION_CONTEXT = BOUND
+MAX_PENDING = BOUND
+NUMBER_ASSIGNMENT_NUMBER = NUMBER_ASSIGNMENT_WRITING = BOUND
 OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
 RECIPE_HERE = RECIPE_PICKS = RECIPE_SPEC = BOUND
-RECORDER_ADOPT = RECORDER_RUNTIME = RECORDER_FALLBACK = BOUND
-REPLACE_RUNTIME = REPLACE_FALLBACK = BOUND
-RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
-RUNTIME_TRUE = BOUND
-SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_EXTENT = SPEC_NUMEL = BOUND
-STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_LINKS = STORAGE_VALUE = STORAGE_VERSION = BOUND
-TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_VERSION_COUNTER = BOUND
-TENSOR_AUTOGRAD_META = TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
-VIEW_BASE = VIEW_PART_SHIFT = VIEW_PART_SPEC = BOUND
-
-SMALL = 1 << 14  # elements; in a larger memory a function may do better to write over them
+RECORDER_ADOPT = RECORDER_FALLBACK = RECORDER_RUNTIME = BOUND
+REPLACE_FALLBACK = REPLACE_RUNTIME = BOUND
+RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
+RUNTIME_PENDING = RUNTIME_TRUE = BOUND
+SPEC_DTYPE = SPEC_EXTENT = SPEC_NUMEL = BOUND
+STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
+TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
+TENSOR_VIEW_OF = BOUND
+VIEW_PART_SHIFT = VIEW_PART_SPEC = BOUND
 
 
 def write(function, arguments, count, names):
@@ -99,9 +116,14 @@ def write(function, arguments, count, names):
     t = get(arguments, 0) if positional > 0 else 0
     if names == 0 and t != 0 and is_tensor(runtime, t) and can_write(runtime, t):
         is_all = is_whole(runtime, t)
-        is_usual = is_all or is_out_of_graph(runtime, t)
+        may_be_graded = takes_history(runtime, t) or is_part_of_graph(runtime, t)
+        is_usual = is_all or may_be_graded or is_out_of_graph(runtime, t)
         if is_usual and is_known(context, runtime, arguments, positional, call):
-            made = new_over_itself(context, runtime, t, call, is_all)
+            if may_be_graded and get(call, CALL_HISTORY) != 0 and not meets(t, call):
+                made = new_recorded(context, runtime, call)
+                made = new_adopted(runtime, item(context, RECORDER_ADOPT), t, made)
+            else:
+                made = new_over_itself(context, runtime, t, call, is_all)
             first, second = get(call, FIRST), get(call, SECOND)
             if made != 0 and (reads_shared(runtime, first) or reads_shared(runtime, second)):
                 return settled(runtime, made)
@@ -113,43 +135,16 @@ def write(function, arguments, count, names):
 
 
 @helper
-def is_whole(runtime, t):
-    """Whether this is a tensor without history that is all of a memory that nobody else looks at."""
-    if not is_tensor(runtime, t):
-        return False
-    if get(t, TENSOR_VIEW_OF) != item(runtime, RUNTIME_NONE) or get(t, TENSOR_EDGE) != item(
-        runtime, RUNTIME_NONE
-    ):
-        return False
-    return is_all(runtime, t)
-
-
-@helper
-def is_all(runtime, t):
-    """Whether a tensor is all of a memory that nobody else looks at, and counts its writes."""
-    return covers(runtime, t) and is_private(runtime, get(t, TENSOR_STORAGE))
-
-
-@helper
-def covers(runtime, t):
-    """Whether a tensor is all of a memory, and counts its writes."""
-    storage = get(t, TENSOR_STORAGE)
-    whole = get(storage, STORAGE_SPEC)
-    if get(t, TENSOR_VERSION_COUNTER) != storage or get(t, TENSOR_SPEC) != whole:
-        return False
-    return get(t, TENSOR_OFFSET) == zero(runtime) and get(storage, STORAGE_LINKS) == 0
-
-
-@helper
 def new_over_itself(context, runtime, t, call, is_all):
     """The tensor, what was found recorded as its new value; 0 if this is not the usual case.
 
     The references are taken over.
     """
-    op_record, storage = get(call, CALL_OP_RECORD), get(t, TENSOR_STORAGE)
+    op_record = get(call, CALL_OP_RECORD)
     recipe, none = 0, item(runtime, RUNTIME_NONE)
-    is_met = overlaps(t, get(call, FIRST)) or overlaps(t, get(call, SECOND))
-    if get(call, CALL_HISTORY) == 0 and not is_met:
+    if is_all and get(op_record, OP_RECORD_OVER) == none and is_small(t):
+        is_all = False  # a result of its own, which the tensor takes over
+    if get(call, CALL_HISTORY) == 0 and not meets(t, call):
         recipe = get(op_record, OP_RECORD_OVER if is_all else OP_RECORD_RECIPE)
         fits = recipe != none and (not is_all or get(recipe, RECIPE_SPEC) == get(t, TENSOR_SPEC))
         recipe = own(recipe) if fits else 0
@@ -165,7 +160,7 @@ def new_over_itself(context, runtime, t, call, is_all):
         made = recorded(runtime, around(runtime, recipe, inputs, offsets, scalars))
         return new_adopted(runtime, item(context, RECORDER_ADOPT), t, made)
     node = append_pending(runtime, new_node(runtime, recipe, inputs, offsets, scalars))
-    return own(t) if node != 0 and is_put(runtime, storage, node) else 0
+    return own(t) if node != 0 and is_put(runtime, t, node) else 0
 
 
 @helper
@@ -181,39 +176,22 @@ def new_adopted(runtime, adopt, t, made):
     return out
 
 
-@helper
-def become(storage, value, version, call_site):
-    """Give a storage its new value, and the number and place of the write; takes the references over."""
-    before, count, place = (
-        get(storage, STORAGE_VALUE),
-        get(storage, STORAGE_VERSION),
-        get(storage, STORAGE_CALL_SITE),
-    )
-    put(storage, STORAGE_VALUE, value)
-    put(storage, STORAGE_VERSION, version)
-    put(storage, STORAGE_CALL_SITE, call_site)
-    drop(before)
-    drop(count)
-    drop(place)
-
-
-@helper
-def overlaps(t, other):
-    """Whether an operand is another part of the memory that is written."""
-    if other == 0 or other == t or get(other, TENSOR_STORAGE) != get(t, TENSOR_STORAGE):
-        return False
-    return get(other, TENSOR_SPEC) != get(t, TENSOR_SPEC) or get(other, TENSOR_OFFSET) != get(
-        t, TENSOR_OFFSET
-    )
-
-
 def adopt(function, arguments, count, names):
-    """Write a new tensor without history into another one, all of its memory or a part."""
+    """Write a new tensor into another one, all of its memory or a part."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, ADOPT_RUNTIME)
     t, made = get(arguments, 0), get(arguments, 8)
-    fits = count & NUMBER_OF_ARGUMENTS == 2 and can_adopt(runtime, t, made)
-    if fits:
+    are_two = count & NUMBER_OF_ARGUMENTS == 2 and is_tensor(runtime, t)
+    is_graded = (
+        are_two
+        and is_tensor(runtime, made)
+        and get(made, TENSOR_EDGE) != item(runtime, RUNTIME_NONE)
+    )
+    if is_graded and (
+        is_history_adopted(runtime, t, made) or is_part_adopted(context, runtime, t, made)
+    ):
+        return own(t)
+    if are_two and can_adopt(runtime, t, made):
         writes, spec = item(context, ADOPT_WRITES), get(made, TENSOR_SPEC)
         if is_value_put(runtime, writes, t, own(value_of(made)), spec):
             return own(t)
@@ -223,21 +201,27 @@ def adopt(function, arguments, count, names):
 
 
 def copy(function, arguments, count, names):
-    """Copy a tensor into another one, all of its memory or a part; nobody asks for gradients of either."""
+    """Copy a tensor into another one, all of its memory or a part."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, COPY_RUNTIME)
     t, source = get(arguments, 0), get(arguments, 8)
-    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_assign(runtime, t):
+    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_change(runtime, t):
         place, assignments = word_of(get(t, TENSOR_OFFSET)), item(context, COPY_ASSIGNMENTS)
-        if is_assigned(runtime, assignments, t, get(t, TENSOR_SPEC), place, source):
+        done = is_out_of_graph(runtime, t) and is_assigned(
+            runtime, assignments, t, get(t, TENSOR_SPEC), place, source
+        )
+        if done or (has_failed() == 0 and is_view_graded(context, runtime, t, source)):
             return own(t)
+        if has_failed() == 0 and is_copied_whole(runtime, t, source):
+            made = new_result(item(context, COPY_MAKE), arguments, 2, 0)
+            return 0 if made == 0 else new_adopted(runtime, item(context, COPY_ADOPT), t, made)
     if has_failed() != 0:
         return 0
     return new_result(item(context, COPY_FALLBACK), arguments, count, names)
 
 
 def assign(function, arguments, count, names):
-    """`x[key] = value` with a key that gave a view before, a number where nobody asks for gradients."""
+    """`x[key] = value` with a key that gave a view before, a tensor or a number."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, ASSIGN_RUNTIME)
     looks = stack_words(SIZE)
@@ -251,7 +235,16 @@ def assign(function, arguments, count, names):
         if cached != 0 and is_out_of_graph(runtime, t):
             done = is_part_assigned(context, runtime, t, cached, shift, value)
         if cached != 0 and not done and has_failed() == 0:
-            done = is_part_graded(context, runtime, t, cached, shift, value)
+            if shows_it(runtime, t, cached, shift):
+                done = is_all_put(context, runtime, t, value)
+            elif is_same_part(runtime, t, cached, shift, value):
+                done = is_put(runtime, t, own(value_of(t)))
+            elif is_tensor(runtime, value):
+                done = is_part_graded(context, runtime, t, cached, shift, value)
+            elif get(t, TENSOR_EDGE) != item(runtime, RUNTIME_NONE) and takes_history(runtime, t):
+                number = new_number_for_part(context, runtime, t, cached, value)
+                done = number != 0 and is_part_graded(context, runtime, t, cached, shift, number)
+                drop(number)
         drop(cached)
         if done:
             return own(item(runtime, RUNTIME_NONE))
@@ -261,94 +254,42 @@ def assign(function, arguments, count, names):
 
 
 @helper
-def can_assign(runtime, t):
-    """Whether a tensor may be written without further ado, and `pending` has room for two nodes."""
-    return can_change(runtime, t) and is_out_of_graph(runtime, t)
+def is_copied_whole(runtime, t, source):
+    """Whether a tensor is to become a copy of another one that looks like it, and one of them is in a graph, or
+    is to be."""
+    if not is_tensor(runtime, source) or not takes_history(runtime, t):
+        return False
+    true = item(runtime, RUNTIME_TRUE)
+    if get(t, TENSOR_NEEDS_GRAD) != true and get(source, TENSOR_NEEDS_GRAD) != true:
+        return False
+    apart = get(source, TENSOR_STORAGE) != get(t, TENSOR_STORAGE)
+    return apart and get(source, TENSOR_SPEC) == get(t, TENSOR_SPEC)
 
 
 @helper
-def can_change(runtime, t):
-    """Whether this is a tensor that counts its writes, and `pending` has room for two nodes."""
-    if not can_take_fast_path(runtime) or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
-        return False
-    return is_tensor(runtime, t) and can_write(runtime, t)
-
-
-@helper
-def is_part_graded(context, runtime, t, cached, shift, source):
-    """Write a tensor into the part of another one that a view showed, which from now on has a backward node for
-    that; whether this is the usual case, and no first time."""
-    none, true = item(runtime, RUNTIME_NONE), item(runtime, RUNTIME_TRUE)
-    if not records_gradients(runtime) or not is_tensor(runtime, source):
-        return False
-    storage, other = get(t, TENSOR_STORAGE), get(source, TENSOR_STORAGE)
-    if get(t, TENSOR_VIEW_OF) != none or not covers(runtime, t):
-        return False
-    if other == storage or not is_private(runtime, other):
-        return False
-    is_graded = get(t, TENSOR_NEEDS_GRAD) == true
-    if is_graded != (get(t, TENSOR_EDGE) != none):  # a leaf
-        return False
-    if is_graded and get(t, TENSOR_AUTOGRAD_META) != none:  # its gradient may have to be kept
-        return False
-    history = history_of(runtime, source)
-    if history > 1 or (history == 0 and not is_graded):
-        return False
+def shows_it(runtime, t, cached, shift):
+    """Whether a view that a key gave shows all of a tensor in a graph, no view itself, as it lies there."""
     part = item(get(cached, CACHED_VIEW_PARTS), 0)
-    place = word_of(item(part, VIEW_PART_SHIFT)) + shift
-    number = new_word(place)
-    key = new_tuple(4) if number != 0 else 0
-    if key == 0:
-        drop(number)
+    if get(t, TENSOR_VIEW_OF) != item(runtime, RUNTIME_NONE):
         return False
-    fill(key, 0, own(get(source, TENSOR_SPEC)))
-    fill(key, 1, own(item(part, VIEW_PART_SPEC)))
-    fill(key, 2, own(get(storage, STORAGE_SPEC)))
-    fill(key, 3, number)
-    found = own(find(item(context, ASSIGN_GRADED_ASSIGNMENTS), key))
-    drop(key)
-    if found == 0:
-        return False
-    done = is_graded_put(context, runtime, t, source, place, found)
-    drop(found)
-    return done
+    is_all = item(part, VIEW_PART_SPEC) == get(t, TENSOR_SPEC)
+    is_graded = get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE)
+    return is_all and is_graded and word_of(item(part, VIEW_PART_SHIFT)) + shift == 0
 
 
 @helper
-def is_graded_put(context, runtime, t, source, place, found):
-    """Write a tensor into another one from a place on, in the way that was found, and give that its backward
-    node; whether that went well."""
-    storage, op = get(t, TENSOR_STORAGE), item(context, ASSIGN_SLICES_OP)
-    first = new_edge(runtime, t)
-    second = new_edge(runtime, source) if first != 0 else 0
-    edges = new_pair(first, second)
-    if edges == 0:
+def is_all_put(context, runtime, t, value):
+    """Copy a tensor like it into all of a tensor, or fill that with a number; whether it was one of these, and
+    went well."""
+    is_copied = is_tensor(runtime, value) and get(value, TENSOR_SPEC) == get(t, TENSOR_SPEC)
+    if not is_copied and not is_number(runtime, value):
         return False
-    value = new_written(
-        runtime, own(item(found, GRADED_ASSIGNMENT_WRITING)), storage, place, own(value_of(source)),
-        own(get(source, TENSOR_OFFSET)),
-    )  # fmt: skip
-    call_site = new_call_site(runtime) if value != 0 else 0
-    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if call_site != 0 else 0
-    if version == 0:
-        drop(edges)
-        drop(value)
-        drop(call_site)
-        return False
-    out = give_history(
-        runtime, item(op, SLICES_OP_NODE_CLASS), item(op, SLICES_OP_OP),
-        item(found, GRADED_ASSIGNMENT_REGION), item(found, GRADED_ASSIGNMENT_INPUTS),
-        item(found, GRADED_ASSIGNMENT_OUTPUTS), edges, own(item(runtime, RUNTIME_NUMBERS)),
-        own(item(runtime, RUNTIME_EMPTY)), own(zero(runtime)), own(t),
-    )  # fmt: skip
-    if out == 0:
-        drop(value)
-        drop(call_site)
-        drop(version)
-        return False
-    drop(out)
-    become(storage, value, version, call_site)
-    return True
+    words = stack_words(2)
+    put(words, 0, t)
+    put(words, 8, value)
+    done = new_result(item(context, ASSIGN_COPY if is_copied else ASSIGN_FILL), words, 2, 0)
+    drop(done)
+    return done != 0
 
 
 @helper
@@ -358,12 +299,42 @@ def is_part_assigned(context, runtime, t, cached, shift, value):
     part = item(get(cached, CACHED_VIEW_PARTS), 0)
     spec = item(part, VIEW_PART_SPEC)
     place = word_of(get(t, TENSOR_OFFSET)) + word_of(item(part, VIEW_PART_SHIFT)) + shift
-    kind = class_of(value)
-    if kind == item(runtime, RUNTIME_FLOAT_CLASS) or kind == item(runtime, RUNTIME_INT_CLASS):
+    if is_number(runtime, value):
         return is_number_assigned(
             runtime, item(context, ASSIGN_NUMBER_ASSIGNMENTS), t, spec, place, value
         )
     return is_assigned(runtime, item(context, ASSIGN_ASSIGNMENTS), t, spec, place, value)
+
+
+@helper
+def is_number(runtime, value):
+    """Whether this is a number or a truth of Python's."""
+    kind = class_of(value)
+    is_usual = kind == item(runtime, RUNTIME_FLOAT_CLASS) or kind == item(
+        runtime, RUNTIME_INT_CLASS
+    )
+    return is_usual or is_truth(runtime, value)
+
+
+@helper
+def new_number_for_part(context, runtime, t, cached, value):
+    """A number as a tensor without axes, to be written into the part of a tensor that a view showed; 0 if that
+    is not known, or no number."""
+    spec = item(item(get(cached, CACHED_VIEW_PARTS), 0), VIEW_PART_SPEC)
+    if not is_number(runtime, value):
+        return 0
+    key = new_pair(own(spec), own(get(get(t, TENSOR_STORAGE), STORAGE_SPEC)))
+    found = own(find(item(context, ASSIGN_NUMBER_ASSIGNMENTS), key)) if key != 0 else 0
+    drop(key)
+    word = new_fitting_word(runtime, spec, value) if found != 0 else 0
+    if word == 0:
+        drop(found)
+        return 0
+    recipe = item(found, NUMBER_ASSIGNMENT_NUMBER)
+    node = append_pending(runtime, new_number_on(runtime, own(recipe), word))
+    out = new_tensor(runtime, node, get(recipe, RECIPE_SPEC)) if node != 0 else 0
+    drop(found)
+    return out
 
 
 @helper
@@ -375,17 +346,53 @@ def is_number_assigned(runtime, numbers, t, spec, place, number):
     drop(key)
     if found == 0:
         return False
+    word = new_fitting_word(runtime, spec, number)
+    if word == 0:
+        drop(found)
+        return False
     recipe, writing = (
         item(found, NUMBER_ASSIGNMENT_NUMBER),
         own(item(found, NUMBER_ASSIGNMENT_WRITING)),
     )
-    source = append_pending(runtime, new_number_of(runtime, own(recipe), number))
+    source = append_pending(runtime, new_number_on(runtime, own(recipe), word))
     drop(found)
     if source == 0:
         drop(writing)
         return False
     value = new_written(runtime, writing, storage, place, source, own(zero(runtime)))
-    return value != 0 and is_put(runtime, storage, value)
+    return value != 0 and is_put(runtime, t, value)
+
+
+@helper
+def is_truth(runtime, value):
+    """Whether this is Python's True or False."""
+    return value == item(runtime, RUNTIME_TRUE) or value == item(runtime, RUNTIME_FALSE)
+
+
+@helper
+def new_fitting_word(runtime, spec, number):
+    """The word of a number in the dtype of a spec; 0 where it does not fit as it is, and Python has to see to
+    it."""
+    form = word_of(get(get(spec, SPEC_DTYPE), DTYPE_KNOWN_AS))
+    kind, bits = form & KIND, 8 * (form >> SIZE_AT)
+    if form == 0 or kind == FLOAT:
+        return new_float_word(number)
+    if is_truth(runtime, number):
+        return new_word(int(number == item(runtime, RUNTIME_TRUE)))
+    if class_of(number) != item(runtime, RUNTIME_INT_CLASS):
+        return 0
+    whole = word_of(number)
+    if whole == -1 and has_failed() != 0:
+        forget_error()
+        return 0
+    if kind == TRUTH:
+        return new_word(int(whole != 0))
+    if bits < 64:
+        end = 1 << (bits - 1 if kind == SIGNED else bits)
+        lowest = -end if kind == SIGNED else 1 - end
+        if whole < lowest or whole >= end:
+            return 0
+    return own(number)
 
 
 @helper
@@ -416,7 +423,7 @@ def is_assigned(runtime, assignments, t, spec, place, source):
     else:
         value = new_assigned(runtime, assignment, storage, place, source)
     drop(assignment)
-    return value != 0 and is_put(runtime, storage, value)
+    return value != 0 and is_put(runtime, t, value)
 
 
 @helper
@@ -476,23 +483,17 @@ def new_converted(runtime, recipe, value, offset):
     )
 
 
-@helper
-def append_pending(runtime, node):
-    """A node, put into `pending`; 0 on failure."""
-    if node != 0 and append(item(runtime, RUNTIME_PENDING), node) != 0:
-        drop(node)
-        return 0
-    return node
-
-
 def compute(function, arguments, count, names):
     """Write what a function makes of a tensor, all of a memory, and other arguments into the tensor."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, COMPUTE_RUNTIME)
     positional = count & NUMBER_OF_ARGUMENTS
-    if positional == 0 or not is_alone(runtime, arguments, positional):
+    t = get(arguments, 0) if positional > 0 else 0
+    is_usual = t != 0 and (
+        is_alone(runtime, arguments, positional) or is_graded(runtime, arguments, positional)
+    )
+    if not is_usual:
         return new_result(item(context, COMPUTE_FALLBACK), arguments, count, names)
-    t = get(arguments, 0)
     made = new_result(item(context, COMPUTE_MAKE), arguments, count, names)
     if made == 0:
         return 0
@@ -529,53 +530,17 @@ def flood(function, arguments, count, names):
 def is_flooded(runtime, recipes, t, number):
     """Record a number as the new value of a whole memory; whether that went well."""
     node = append_pending(runtime, new_number(runtime, recipes, get(t, TENSOR_SPEC), number))
-    return node != 0 and is_put(runtime, get(t, TENSOR_STORAGE), node)
-
-
-@helper
-def is_put(runtime, storage, value):
-    """Give a storage a value, which is taken over, written at the user's line; whether that went well."""
-    call_site = new_call_site(runtime)
-    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if call_site != 0 else 0
-    if version == 0:
-        drop(value)
-        drop(call_site)
-        return False
-    become(storage, value, version, call_site)
-    return True
+    return node != 0 and is_put(runtime, t, node)
 
 
 @helper
 def is_alone(runtime, arguments, positional):
-    """Whether the first argument is a tensor for which no gradients are wanted, of up to `SMALL` elements,
-    another part of whose memory no other argument shows."""
+    """Whether the first argument is a tensor whose history nobody records, of up to `SMALL` elements, another
+    part of whose memory no other argument shows."""
     t = get(arguments, 0)
     if not is_tensor(runtime, t) or not can_write(runtime, t) or not is_out_of_graph(runtime, t):
         return False
-    if get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE):
-        return False
-    if word_of(get(get(t, TENSOR_SPEC), SPEC_NUMEL)) > SMALL:
-        return False
-    for k in range(1, positional):
-        other = get(arguments, 8 * k)
-        if is_tensor(runtime, other) and overlaps(t, other):
-            return False
-    return True
-
-
-@helper
-def is_out_of_graph(runtime, t):
-    """Whether a tensor has no history, is no leaf, and is no view of one; or nobody records that."""
-    if not records_gradients(runtime):
-        return True
-    if get(t, TENSOR_EDGE) != item(runtime, RUNTIME_NONE) or get(t, TENSOR_NEEDS_GRAD) == item(
-        runtime, RUNTIME_TRUE
-    ):
-        return False
-    view = get(t, TENSOR_VIEW_OF)
-    if view == item(runtime, RUNTIME_NONE):
-        return True
-    return get(get(view, VIEW_BASE), TENSOR_NEEDS_GRAD) != item(runtime, RUNTIME_TRUE)
+    return is_small(t) and not is_met_by(runtime, t, arguments, positional)
 
 
 @helper
@@ -592,20 +557,7 @@ def is_value_put(runtime, writes, t, value, spec):
             return False
         place = word_of(get(t, TENSOR_OFFSET))
         value = new_written(runtime, recipe, storage, place, value, own(zero(runtime)))
-    return value != 0 and is_put(runtime, storage, value)
-
-
-@helper
-def shows_all(runtime, t):
-    """Whether a tensor shows all elements of its memory in the order in which they lie there."""
-    spec, whole = get(t, TENSOR_SPEC), get(get(t, TENSOR_STORAGE), STORAGE_SPEC)
-    if spec == whole:
-        return True
-    are_dense = (
-        get(spec, SPEC_CONTIGUOUS) == get(whole, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE)
-    )
-    is_as_long = word_of(get(spec, SPEC_NUMEL)) == word_of(get(whole, SPEC_NUMEL))
-    return are_dense and is_as_long and get(spec, SPEC_DTYPE) == get(whole, SPEC_DTYPE)
+    return value != 0 and is_put(runtime, t, value)
 
 
 @helper
@@ -628,13 +580,6 @@ def can_adopt(runtime, t, made):
 
 
 @helper
-def can_write(runtime, t):
-    """Whether a tensor counts its writes and nobody else looks at its memory."""
-    storage = get(t, TENSOR_STORAGE)
-    return get(t, TENSOR_VERSION_COUNTER) == storage and is_secluded(runtime, storage)
-
-
-@helper
 def new_writing(runtime, writes, t, given):
     """The recipe that writes a spec into what a tensor shows, with a reference; 0 if that is not known, or
     something is to be converted."""
@@ -649,17 +594,6 @@ def new_writing(runtime, writes, t, given):
     recipe = own(find(writes, key))
     drop(key)
     return recipe
-
-
-@helper
-def new_written(runtime, recipe, storage, place, value, offset):
-    """The value of a memory, a part of which, from a place on, shows another value now, from an offset on; the
-    references from the recipe, the value and the offset are taken over."""
-    inputs = new_pair(own(get(storage, STORAGE_VALUE)), value)
-    offsets = new_pair(new_word(place), offset)
-    return append_pending(
-        runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
-    )
 
 
 def replace(function, arguments, count, names):

@@ -9,6 +9,7 @@ from .cpython import (
     BOUND,
     class_of,
     drop,
+    exchange,
     fill,
     find,
     get,
@@ -22,12 +23,14 @@ from .cpython import (
     put,
     word_of,
 )
-from .grad_nodes import give_history, history_of, new_edge
+from .grad_nodes import attended, give_history, history_of, new_edge, new_place
 from .other_sizes import has_families, keep, new_by_template
 from .signatures import SIZE, START, TENSORS, describe, known, new_signature, new_tensors, tensor
 from .tensors import (
     can_take_fast_path,
+    is_attentive,
     is_private,
+    new_counter,
     new_handle,
     new_storage,
     records_gradients,
@@ -46,7 +49,7 @@ OPERATION_FALLBACK = OPERATION_WITH_HISTORY = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVE_PLAN_INPUTS = SAVE_PLAN_KEPT = SAVE_PLAN_OUTPUTS = SAVE_PLAN_TARGETS = BOUND
-STORAGE_VALUE = BOUND
+STORAGE_VALUE = TENSOR_EDGE = TENSOR_NEEDS_GRAD = BOUND
 TRACE_DRAWS = TRACE_UNALIASED = TRACE_MANY = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
 TENSOR_STORAGE = BOUND
 
@@ -57,7 +60,8 @@ def call(function, arguments, count, names):
     runtime = item(context, OPERATION_RUNTIME)
     looks = stack_words(SIZE)
     fallback = item(context, OPERATION_FALLBACK)
-    if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
+    is_usual = can_take_fast_path(runtime) and not leaves_parts(context, runtime)
+    if is_usual and describe(runtime, arguments, count, names, looks):
         history = history_among(runtime, looks)
         out = from_trace(context, runtime, looks, history) if history <= 1 else 0
         if out != 0 or has_failed() != 0:
@@ -65,6 +69,13 @@ def call(function, arguments, count, names):
         if history == 1:
             fallback = item(context, OPERATION_WITH_HISTORY)
     return new_result(fallback, arguments, count, names)
+
+
+@helper
+def leaves_parts(context, runtime):
+    """Whether this is a composed function, of whose parts modes want to know: what each of these saves."""
+    is_composed = item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)
+    return is_composed and is_attentive(runtime)
 
 
 # ----- recording -----
@@ -101,6 +112,8 @@ def from_trace(context, runtime, looks, history):
             out = without_history(runtime, looks, is_shifted, trace)
         if is_shared:
             out = settled(runtime, out)
+        if history != 0:
+            out = attended(runtime, out)
     is_one = get(trace, TRACE_MANY) != item(runtime, RUNTIME_TRUE)
     if calls == item(context, OPERATION_CALLS):
         is_one |= item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)
@@ -215,13 +228,13 @@ def new_output(runtime, trace, values, outs, k):
     if storage == 0:
         return 0
     spec, offset = item(output, OUTPUT_SPEC), own(item(output, OUTPUT_OFFSET))
-    return new_handle(runtime, storage, own(storage), spec, offset, own(none))
+    return new_handle(runtime, storage, new_counter(runtime, storage), spec, offset, own(none))
 
 
 @helper
 def with_history(context, runtime, looks, is_shifted, found, trace):
-    """The results of a trace as a tuple, the first with its backward node; 0 if this is not the
-    usual case."""
+    """The results of a trace as a tuple, the first and perhaps others with their backward node; 0 if this is
+    not the usual case."""
     places = get(found, CALL_PLACES)
     if places == item(runtime, RUNTIME_NONE):
         return 0
@@ -241,12 +254,26 @@ def with_history(context, runtime, looks, is_shifted, found, trace):
         get(save_plan, SAVE_PLAN_OUTPUTS), edges, saved, own(item(runtime, RUNTIME_EMPTY)), own(zero(runtime)),
         first,
     )  # fmt: skip
-    if first == 0:
+    if first == 0 or not share_history(runtime, save_plan, outs):
         drop(outs)
         outs = 0
     drop(first)
     drop(save_plan)
     return outs
+
+
+@helper
+def share_history(runtime, save_plan, outs):
+    """Give results behind the first that carry gradients its backward node; whether that went well."""
+    fn, targets = item(get(item(outs, 0), TENSOR_EDGE), 0), get(save_plan, SAVE_PLAN_TARGETS)
+    for k in range(1, length(targets)):
+        number = list_item(targets, k)
+        t, edge = item(outs, word_of(number)), new_place(runtime, own(fn), own(number))
+        if edge == 0:
+            return False
+        exchange(t, TENSOR_EDGE, edge)
+        exchange(t, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
+    return True
 
 
 @helper
@@ -287,9 +314,9 @@ def new_save_plan(runtime, found, edges):
 
 @helper
 def is_savable(runtime, looks, save_plan):
-    """Whether the first result alone gets a history and no operand is one that cannot be saved."""
+    """Whether the first result gets a history and no operand is one that cannot be saved."""
     targets, kept = get(save_plan, SAVE_PLAN_TARGETS), get(save_plan, SAVE_PLAN_KEPT)
-    if length(targets) != 1 or word_of(list_item(targets, 0)) != 0:
+    if length(targets) == 0 or word_of(list_item(targets, 0)) != 0:
         return False
     for k in range(length(kept)):
         place = word_of(list_item(kept, k))

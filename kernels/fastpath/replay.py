@@ -25,7 +25,7 @@ from .cpython import (
     trade_list_item,
     word_of,
 )
-from .tensors import is_private, is_secluded, new_handle, new_ready, new_storage
+from .tensors import is_private, is_secluded, new_counter, new_handle, new_ready, new_storage
 
 STORAGE_OF_ARGUMENT = STORAGE_OF_STORAGE = STORAGE_OF_META = EFFECT_BLOCK = BOUND
 EFFECT_STORAGE = EFFECT_WRITES = BOUND
@@ -235,7 +235,8 @@ def are_made(runtime, tensors, blocks, made):
         if storage == 0:
             return False
         offset, view = own(item(wanted, NEW_TENSOR_OFFSET)), own(item(runtime, RUNTIME_NONE))
-        t = new_handle(runtime, storage, own(storage), item(wanted, NEW_TENSOR_SPEC), offset, view)
+        counter, spec = new_counter(runtime, storage), item(wanted, NEW_TENSOR_SPEC)
+        t = new_handle(runtime, storage, counter, spec, offset, view)
         if t == 0 or append(made, t) != 0:
             drop(t)
             return False

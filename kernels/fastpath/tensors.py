@@ -28,6 +28,7 @@ MAX_PENDING = BOUND
 NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_RECIPE = NODE_SCALARS = NODE_CALL_SITE = BOUND
 RUNTIME_ATTACHED = RUNTIME_CAREFUL_SWITCH = RUNTIME_EMPTY = RUNTIME_FALSE = BOUND
 RUNTIME_GRAD_SWITCH = RUNTIME_INFERENCE_COUNTER = RUNTIME_INFERENCE_SWITCH = BOUND
+RUNTIME_ATTENTIVE_SWITCH = RUNTIME_INFERRING = BOUND
 RUNTIME_INTEGERS = RUNTIME_MODES_USED = RUNTIME_NODE_CLASS = RUNTIME_NONE = BOUND
 RUNTIME_NO_KIND = BOUND
 RUNTIME_STATE = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TENSOR_CLASS = BOUND
@@ -65,9 +66,31 @@ def can_take_fast_path(runtime):
         or length(item(runtime, RUNTIME_PENDING)) + 1 >= MAX_PENDING
     ):
         return False
-    return length(item(runtime, RUNTIME_MODES_USED)) == 0 or not (
-        is_on(runtime, RUNTIME_INFERENCE_SWITCH) or is_on(runtime, RUNTIME_CAREFUL_SWITCH)
+    if length(item(runtime, RUNTIME_MODES_USED)) == 0:
+        return True
+    return is_on(runtime, RUNTIME_ATTENTIVE_SWITCH) or not is_on(runtime, RUNTIME_CAREFUL_SWITCH)
+
+
+@helper
+def is_attentive(runtime):
+    """Whether anomaly mode or hooks of what is saved ask for each new backward node of this thread."""
+    return length(item(runtime, RUNTIME_MODES_USED)) != 0 and is_on(
+        runtime, RUNTIME_ATTENTIVE_SWITCH
     )
+
+
+@helper
+def infers(runtime):
+    """Whether results of this thread are inference tensors."""
+    return length(item(runtime, RUNTIME_INFERRING)) != 0 and is_on(
+        runtime, RUNTIME_INFERENCE_SWITCH
+    )
+
+
+@helper
+def new_counter(runtime, storage):
+    """What counts the writes into a new tensor: its storage, or, in inference mode, nothing."""
+    return own(item(runtime, RUNTIME_INFERENCE_COUNTER) if infers(runtime) else storage)
 
 
 @helper
@@ -190,9 +213,8 @@ def new_tensor(runtime, value, spec):
     storage = new_storage(runtime, value, spec)
     if storage == 0:
         return 0
-    return new_handle(
-        runtime, storage, own(storage), spec, own(zero(runtime)), own(item(runtime, RUNTIME_NONE))
-    )
+    counter, none = new_counter(runtime, storage), own(item(runtime, RUNTIME_NONE))
+    return new_handle(runtime, storage, counter, spec, own(zero(runtime)), none)
 
 
 @helper

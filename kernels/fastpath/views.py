@@ -7,6 +7,7 @@ function in Python, before anything has been done.
 from ..language.abi import helper, stack_words
 from .cpython import (
     BOUND,
+    BOUNDS_OF_SLICE,
     NUMBER_OF_ARGUMENTS,
     class_of,
     drop,
@@ -17,19 +18,22 @@ from .cpython import (
     has_failed,
     item,
     length,
+    new_list,
     new_result,
     new_single,
     new_tuple,
     new_word,
     own,
     put,
+    put_list_item,
     word_of,
 )
-from .grad_nodes import give_history, history_of, new_edge, new_place
+from .grad_nodes import attended, give_history, history_of, new_edge, new_place
 from .other_sizes import has_families, new_kept
 from .signatures import PART, SIZE, TENSORS, describe, known, new_signature, tensor
 from .tensors import (
     can_take_fast_path,
+    infers,
     new_view,
     records_gradients,
     version_of,
@@ -43,9 +47,10 @@ VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
 FUNCTION_CONTEXT = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = BOUND
-RUNTIME_TUPLE_CLASS = SPEC_SHAPE = SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = BOUND
-TENSOR_SPEC = VIEWS_CACHED = VIEWS_FALLBACK = VIEWS_GRADED_SIZES = VIEWS_IN_BRACKETS = BOUND
-VIEWS_RUNTIME = VIEWS_SIZES = BOUND
+RUNTIME_TENSOR_CLASS = RUNTIME_TUPLE_CLASS = SPEC_DEVICE = SPEC_DTYPE = BOUND
+SPEC_SHAPE = SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = BOUND
+TENSOR_SPEC = VIEWS_CACHED = VIEWS_CHOOSE = VIEWS_FALLBACK = VIEWS_GRADED_SIZES = BOUND
+VIEWS_INDEX_DTYPE = VIEWS_RUNTIME = VIEWS_SIZES = BOUND
 
 OUT_OF_RANGE = -(1 << 62)  # in the place of a number of elements
 
@@ -58,18 +63,86 @@ def view(function, arguments, count, names):
     if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
         t = tensor(looks, 0)
         if get(looks, TENSORS) == 1 and get(looks, PART) == get(t, TENSOR_SPEC):
-            in_brackets = item(context, VIEWS_IN_BRACKETS) == item(runtime, RUNTIME_TRUE)
+            in_brackets = item(context, VIEWS_CHOOSE) != item(runtime, RUNTIME_NONE)
             shift = 0
             if in_brackets and names == 0 and count & NUMBER_OF_ARGUMENTS == 2:
                 shift = shift_of_numbers(runtime, t, get(arguments, 8), looks)
             cached = known(item(context, VIEWS_CACHED), looks) if shift != OUT_OF_RANGE else 0
             if cached == 0 and shift != OUT_OF_RANGE and has_failed() == 0:
                 cached = new_learned(context, runtime, t, looks)
+            if cached == item(runtime, RUNTIME_NONE):  # the tensor itself
+                drop(cached)
+                return own(t)
             made = views_of(runtime, t, cached, shift) if cached != 0 else 0
             drop(cached)
             if made != 0 or has_failed() != 0:
                 return made
+        elif names == 0 and count & NUMBER_OF_ARGUMENTS == 2:
+            made = new_chosen(context, runtime, t, get(arguments, 8))
+            if made != 0 or has_failed() != 0:
+                return made
     return new_result(item(context, VIEWS_FALLBACK), arguments, count, names)
+
+
+@helper
+def new_chosen(context, runtime, t, key):
+    """The elements of a tensor at the places that a key names by tensors of int64, whose other axes are kept; 0
+    where something else is in the key, or, and an exception is set, on failure."""
+    if item(context, VIEWS_CHOOSE) == item(runtime, RUNTIME_NONE):
+        return 0
+    places = new_places(context, runtime, get(t, TENSOR_SPEC), key)
+    if places == 0:
+        return 0
+    arguments = stack_words(3)
+    put(arguments, 0, t)
+    put(arguments, 8, places)
+    put(arguments, 16, get(get(t, TENSOR_SPEC), SPEC_SHAPE))
+    made = new_result(item(context, VIEWS_CHOOSE), arguments, 3, 0)
+    drop(places)
+    return made
+
+
+@helper
+def new_places(context, runtime, spec, key):
+    """The tensors of a key as a list, None before them for axes that are kept; 0 where something else is in it,
+    or, and an exception is set, on failure."""
+    is_tuple = class_of(key) == item(runtime, RUNTIME_TUPLE_CLASS)
+    entries, used = length(key) if is_tuple else 1, 0
+    if entries > length(get(spec, SPEC_SHAPE)):
+        return 0
+    for k in range(entries):
+        entry = item(key, k) if is_tuple else key
+        if class_of(entry) == item(runtime, RUNTIME_TENSOR_CLASS):
+            if not is_index(context, spec, get(entry, TENSOR_SPEC)):
+                return 0
+            used = k + 1
+        elif not is_whole(runtime, entry):
+            return 0
+    places = new_list(used) if used > 0 else 0
+    for k in range(used if places != 0 else 0):
+        entry = item(key, k) if is_tuple else key
+        is_tensor = class_of(entry) == item(runtime, RUNTIME_TENSOR_CLASS)
+        put_list_item(places, k, own(entry if is_tensor else item(runtime, RUNTIME_NONE)))
+    return places
+
+
+@helper
+def is_index(context, spec, given):
+    """Whether a tensor counts places of another one, and lies where that does."""
+    return (
+        length(get(given, SPEC_SHAPE)) > 0
+        and get(given, SPEC_DTYPE) == item(context, VIEWS_INDEX_DTYPE)
+        and get(given, SPEC_DEVICE) == get(spec, SPEC_DEVICE)
+    )
+
+
+@helper
+def is_whole(runtime, entry):
+    """Whether a part of a key is a slice of all."""
+    if class_of(entry) != item(runtime, RUNTIME_SLICE_CLASS):
+        return False
+    none, bounds = item(runtime, RUNTIME_NONE), entry + BOUNDS_OF_SLICE
+    return get(bounds, 0) == none and get(bounds, 8) == none and get(bounds, 16) == none
 
 
 @helper
@@ -123,7 +196,7 @@ def views_of(runtime, t, cached, shift):
     """The parts of a tensor, one or a tuple, all `shift` elements further on; 0 if this is unusual."""
     history = history_of(runtime, t)
     is_graded = records_gradients(runtime)
-    if history * is_graded > 1 or version_of(runtime, t) == 0:
+    if history * is_graded > 1 or (version_of(runtime, t) == 0 and not infers(runtime)):
         return 0
     is_tuple = get(cached, CACHED_VIEW_IS_TUPLE) == item(runtime, RUNTIME_TRUE)
     edge = 0
@@ -152,7 +225,7 @@ def views_of(runtime, t, cached, shift):
             break
         fill(made, k, out)
     if made != 0 and edge != 0:
-        made = with_history(runtime, cached, own(edge), made)
+        made = attended(runtime, with_history(runtime, cached, own(edge), made))
     drop(edge)
     if is_tuple or made == 0:
         return made

@@ -126,20 +126,18 @@ def zeta_above(s, x, k):
 
 
 def zeta_below(s, x, k):
-    """`zeta` for whole s and negative x that are not whole: terms of negative numbers, then of positive ones.
+    """`zeta` for whole s and negative x that are not whole: terms of positive numbers, then of negative ones.
 
-    Far below 0 the first are the sum of all terms from the one next to 0 on, without those to the left of x.
+    The latter are the sum of all terms from the one next to 0 on, without those to the left of x. Those of an
+    odd s fall away against the former, all of them at halves, and what is left has its own digits.
     """
     whole = floor(x)
-    first = (whole + 1.0) - x
-    far = first + float(k.ZETA_TERMS)
-    below = zeta_rest(s, far, k) - zeta_rest(s, 1.0 - x, k)
-    below = where(-x >= far, below, 0.0)
-    for step in range(k.ZETA_TERMS)[::-1]:
-        y = first + float(step)
-        below = below + where(y <= -x, power_of_positive(y, -s, k), 0.0)
-    below = where(floor(s * 0.5) * 2.0 == s, below, -below)
-    return zeta_above(s, x - whole, k) + below
+    right, left = x - whole, (whole + 1.0) - x
+    above, below = zeta_above(s, right, k), zeta_above(s, left, k)
+    beyond = zeta_above(s, 1.0 - x, k)
+    apart = where(right == left, 0.0, above - below)  # powers of halves may be infinite
+    is_even = floor(s * 0.5) * 2.0 == s
+    return where(is_even, above + below - beyond, apart + beyond)
 
 
 @vectorised

@@ -37,8 +37,9 @@ from .reduce import dot_span, reduce_span
 from .sort import size_of
 
 QUERIES, KEYS = 96, 256  # of a block; the sums of its queries lie in the result
-# Queries up to which keys and values are read where they lie: one by 1024 keys of 8 heads 59 us, packed 185.
-FEW_QUERIES = 4
+# Queries up to which keys and values are read where they lie, half of them where keys are more than a block:
+# one by 1024 keys of 8 heads 59 us, packed 185; 8 by 8 12.9 and 17.1, but 8 by 1000 364 and 300.
+FEW_QUERIES = 8
 FEW_SCORES = FEW_QUERIES * KEYS
 STEP = 64  # scores that a loop makes at a time: a block has room for whole steps
 SCORES = HEIGHT * KEYS
@@ -514,6 +515,87 @@ def attend_backward(args, start, stop):
                         multiply(T, (address_of(slopes) + (i - first) * LINE * size, LINE, 1, rows, panel,
                                      there * panel, address_of(part) + i * apart * size, apart,
                                      count, min(HEIGHT, last - i), depth, 1))  # fmt: skip
+
+
+@kernel
+def attend_few_backward(args, start, stop):
+    """`attend_backward` where a head has a few queries and nothing is dropped: keys and values are read where
+    they lie."""
+    p = words(args)
+    out, logs, c, size = at(p[5], T), at(p[6], T), shifted(p, 12), size_of(T)
+    shared_by, causal, queries, keys = c[SHARED_BY], c[CAUSAL], c[COUNT], c[KEY_COUNT]
+    depth, width, chunks, kind = c[DEPTH], c[WIDTH_OF_VALUES], c[CHUNKS], c[MASK]
+    scale, of_mask = scalar(c[SCALE], T), 1 if kind == OF_BOOL else size
+    q, k, v, m, o, g, x, y, z = (
+        shifted(c, STRIDES + 4 * QUERY), shifted(c, STRIDES + 4 * KEY),
+        shifted(c, STRIDES + 4 * VALUE), shifted(c, STRIDES + 4 * MASKED),
+        shifted(c, STRIDES + 4 * OUT), shifted(c, STRIDES + 4 * UPPER), shifted(c, STRIDES + 4 * OF_QUERY),
+        shifted(c, STRIDES + 4 * OF_KEY), shifted(c, STRIDES + 4 * OF_VALUE),
+    )  # fmt: skip
+    weights, slopes = stack(T, FEW_SCORES), stack(T, FEW_SCORES)
+    factors, strip = stack(T, KEYS), stack(T, STRIP)
+    for j in range(KEYS):
+        factors[j] = T(1)
+    heads, run = c[HEADS] // shared_by, (c[KEY_BLOCKS] + chunks - 1) // chunks * KEYS
+    for unit in range(start, stop):
+        entry, chunk = unit // chunks, unit % chunks
+        batch, key_head = entry // heads, entry % heads
+        for head in range(key_head * shared_by, (key_head + 1) * shared_by):
+            part, apart = part_of_queries(p, c, x, chunk, batch * c[HEADS] + head, batch, head, T)
+            for row in range(queries):
+                for d in range(depth):
+                    part[row * apart + d] = T(0)
+        for begin in range(chunk * run, min((chunk + 1) * run, keys), KEYS):
+            there = min(KEYS, keys - begin)
+            room = (there + STEP - 1) // STEP * STEP
+            block = shifted(at(p[1], T), place_in(c, KEY, batch, key_head, begin))
+            values = shifted(at(p[2], T), place_in(c, VALUE, batch, key_head, begin))
+            to_keys = shifted(at(p[9], T), place_in(c, OF_KEY, batch, key_head, begin))
+            to_values = shifted(at(p[10], T), place_in(c, OF_VALUE, batch, key_head, begin))
+            for head in range(key_head * shared_by, (key_head + 1) * shared_by):
+                whole = batch * c[HEADS] + head
+                source = shifted(at(p[0], T), place_in(c, QUERY, batch, head, 0))
+                of_out, of_upper = (
+                    place_in(c, OUT, batch, head, 0),
+                    place_in(c, UPPER, batch, head, 0),
+                )
+                upper = shifted(at(p[7], T), of_upper)
+                mask = p[3] + place_in(c, MASKED, batch, head, 0) * of_mask
+                part, apart = part_of_queries(p, c, x, chunk, whole, batch, head, T)
+                sums_of_rows(block, k[2], source, q[2], queries, weights, KEYS, 0, there, depth, T)
+                sums_of_rows(values, v[2], upper, g[2], queries, slopes, KEYS, 0, there, width, T)
+                for row in range(queries):
+                    s, slope = shifted(weights, row * KEYS), shifted(slopes, row * KEYS)
+                    seen = max(min(there, row + 1 - begin), 0) if causal else there
+                    here = mask + (row * m[2] + begin * m[3]) * of_mask
+                    masked_scores(s, seen, room, scale, here, m[3], kind, T)
+                    delta = dot_span(out, of_out + row * o[2], upper, row * g[2], width, T)
+                    turn_into_gradients(
+                        s, slope, factors, room, logs[whole * queries + row], delta, scale, T
+                    )
+                    for j in range(seen, there):
+                        s[j], slope[j] = T(0), T(0)
+                    sum_of_columns(strip, block, 0, depth, slope, 0, seen, k[2], 1, T)
+                    for d in range(depth):
+                        part[row * apart + d] += strip[d]
+                    is_first = row == 0 and head == key_head * shared_by
+                    outer_product(
+                        to_keys, y[2], slope, source, row * q[2], there, depth, is_first, T
+                    )
+                    outer_product(to_values, z[2], s, upper, row * g[2], there, width, is_first, T)
+
+
+@helper
+def outer_product(out, step, x, y, first, rows, columns, is_first, T):
+    """out[i, j] = x[i] * y[first + j], or that much more where it is not the first."""
+    for i in range(rows):
+        line, factor = shifted(out, i * step), x[i]
+        if is_first:
+            for j in range(columns):
+                line[j] = factor * y[first + j]
+        else:
+            for j in range(columns):
+                line[j] += factor * y[first + j]
 
 
 @kernel

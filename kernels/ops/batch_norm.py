@@ -14,7 +14,7 @@ from operator import add
 
 from ..language.abi import A, T, at, helper, kernel, scalar, shifted, words
 from ..language.lanes import fold, spread, stack
-from .reduce import deviations_onto, reduce_onto
+from .reduce import deviations_onto, reduce_onto, reduce_span, square_deviations
 
 BLOCK = 4096  # elements whose sums are taken in the kernel's dtype
 STRIP = 256  # channels that a pass over channels-last rows keeps in registers and the first cache
@@ -37,6 +37,9 @@ def joined(count, mean, squares, more, other_mean, other_squares, A):
 @helper
 def channel_moments(x, first, apart, rows, length, A, T):
     """Mean and sum of squared deviations of runs of `length` elements that begin `apart`."""
+    if rows == 1 and length <= BLOCK:  # 12 ns for a short run, and 50 as a block of several
+        center = reduce_span(add, x, first, first + length, T(0), T) / T(length)
+        return A(center), A(square_deviations(x, first, first + length, center, T))
     together = max(1, BLOCK // max(length, 1))
     count, mean, squares = 0, A(0), A(0)
     for row in range(0, rows, together):
@@ -53,9 +56,11 @@ def channel_moments(x, first, apart, rows, length, A, T):
             for r in range(runs):
                 i = start + r * apart
                 total = deviations_onto(total, x, i, i + size, center, T)
-            mean, squares = joined(
-                count, mean, squares, runs * size, A(center), A(fold(add, total)), A
-            )
+            more, others = A(center), A(fold(add, total))
+            if count:
+                mean, squares = joined(count, mean, squares, runs * size, more, others, A)
+            else:
+                mean, squares = more, others
             count += runs * size
     return mean, squares
 

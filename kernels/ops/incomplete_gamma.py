@@ -55,6 +55,25 @@ def density(typingctx, z, t, fall):
     return t(z, t, fall), codegen
 
 
+@helper
+def rise_by(expm1, t, T):
+    """`rise_of` a number where bodies cannot be traced."""
+    total = T(0)
+    for k in range(len(RISE)):
+        total = total * t + T(RISE[len(RISE) - 1 - k])
+    return t * t * total if abs(t) < T(0.5) else expm1(t) - t
+
+
+@helper
+def first_length(slope, z, depth, T):
+    """Where a tail might end: slope * length + z * length**2 / 2 = depth, without squares of large or
+    tiny numbers."""
+    other = math.sqrt(T(2) * depth) * math.sqrt(z)
+    large, small = max(slope, other), min(slope, other)
+    ratio = small / large
+    return T(2) * depth / (slope + large * math.sqrt(T(1) + ratio * ratio))
+
+
 @kernel
 def gamma_slopes(args, start, stop):
     """out = how logarithms of gamma numbers move as their shapes do: `log_gamma_slope` in the op table.
@@ -77,7 +96,7 @@ def gamma_slopes(args, start, stop):
             gaps[i] = math.digamma(shape) - given[i]
             slope = abs(shape - z)
             zs[i], slopes[i], sides[i] = z, slope, T(-1) if z < shape else T(1)
-            lengths[i] = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z))
+            lengths[i] = first_length(slope, z, depth, T)
             totals[i] = firsts[i] = T(0)
         for _ in range(3):  # Newton's steps to the end of the tail
             for i in range(count):
@@ -106,16 +125,16 @@ def gamma_slope(exp, expm1, digamma, alpha, w, depth, nodes, c, T):
     is_low = alpha < T(1) and z < alpha + T(1)
     shape = alpha + T(1) if is_low else alpha
     gap, slope, side = digamma(shape) - w, abs(shape - z), T(-1) if z < shape else T(1)
-    length = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z))
+    length = first_length(slope, z, depth, T)
     for _ in range(3):
-        power = expm1(side * length)
-        missing = slope * length + z * (power - side * length) - depth
-        length = length - missing / (slope + z * side * power)
+        t = side * length
+        more = rise_by(expm1, t, T)
+        missing = slope * length + z * more - depth
+        length = length - missing / (slope + z * side * (more + t))
     total = moment = T(0)
     for n in range(nodes):
         s = length * scalar(c[2 * n], T)
-        t = side * s
-        made = exp(z * (t - expm1(t)) - slope * s) * scalar(c[2 * n + 1], T)
+        made = exp(-z * rise_by(expm1, side * s, T) - slope * s) * scalar(c[2 * n + 1], T)
         total += made
         moment += made * s
     moment = (moment - total * side * gap) * length
@@ -136,6 +155,7 @@ def gamma_slopes_on_device(row, n):
 # Functions that loops call have their logarithms given: only those in the loop itself are vectorised.
 SERIES_TERMS, SERIES_END = 20, 1.1  # of the power series: how many terms numbers up to the end need
 LARGE = 100.0  # shapes from here on have a density without cancellation
+EULER = float(np.euler_gamma)  # how lgamma falls at 1
 
 
 @helper
@@ -167,7 +187,10 @@ def upper_by_series(expm1, log, lgamma, alpha, x, T):
 @helper
 def with_series(expm1, lgamma, alpha, log_x, series, T):
     """`upper_by_series`, its series at hand."""
-    less = expm1(alpha * log_x - lgamma(T(1) + alpha))
+    above = T(1) + alpha
+    # What a small shape loses beside 1, where lgamma falls by Euler's constant.
+    lost = alpha - (above - T(1))
+    less = expm1(alpha * log_x - (lgamma(above) - T(EULER) * lost))
     return -less - (T(1) + less) * alpha * series
 
 
@@ -229,7 +252,7 @@ def gamma_shares(args, start, stop):
                 shape = a[i] + T(1) if (a[i] < T(1)) & (z[i] < a[i] + T(1)) else a[i]
                 slope = abs(shape - z[i])
                 shapes[i], slopes[i], sides[i] = shape, slope, T(-1) if z[i] < shape else T(1)
-                lengths[i] = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * z[i]))
+                lengths[i] = first_length(slope, z[i], depth, T)
                 totals[i] = T(0)
             for _ in range(3):  # Newton's steps to the end of the tail
                 for i in range(block):
@@ -270,16 +293,16 @@ def gamma_share(exp, expm1, log, log1p, lgamma, alpha, x, is_upper, depth, nodes
     is_low = alpha < T(1) and x < alpha + T(1)
     shape = alpha + T(1) if is_low else alpha
     slope, side = abs(shape - x), T(-1) if x < shape else T(1)
-    length = T(2) * depth / (slope + math.sqrt(slope * slope + T(2) * depth * x))
+    length = first_length(slope, x, depth, T)
     for _ in range(3):
-        power = expm1(side * length)
-        missing = slope * length + x * (power - side * length) - depth
-        length = length - missing / (slope + x * side * power)
+        t = side * length
+        more = rise_by(expm1, t, T)
+        missing = slope * length + x * more - depth
+        length = length - missing / (slope + x * side * (more + t))
     total = T(0)
     for n in range(nodes):
         s = length * scalar(c[2 * n], T)
-        t = side * s
-        total += exp(x * (t - expm1(t)) - slope * s) * scalar(c[2 * n + 1], T)
+        total += exp(-x * rise_by(expm1, side * s, T) - slope * s) * scalar(c[2 * n + 1], T)
     share = total * length * exp(log_density(log, log1p, lgamma, shape, x, T))
     if (x < shape) == is_upper:
         share = T(1) - share

@@ -263,8 +263,16 @@ def add_to_table(args, start, stop):
     value_outer, value_row, value_inner, skipped, axes = p[9], p[10], p[11], p[12], shifted(p, 13)
     if not are_rows(indices, count, axes, status):
         return  # before anything is written: a plan may have this write over what others have read
+    size, step = axes[2], axes[3]
     for o in range(start // inner, (stop + inner - 1) // inner):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        if axes[0] == inner == 1:
+            target, source = shifted(out, o * outer_step), shifted(values, o * value_outer)
+            for i in range(count):
+                if indices[i] != skipped:
+                    place = place_of(indices[i], size) * step
+                    target[place] = T(target[place] + source[i * value_row])
+            continue
         if axes[0] == inner_step == value_inner == 1:
             target, source = shifted(out, o * outer_step), shifted(values, o * value_outer)
             add_rows(
@@ -499,6 +507,8 @@ AXIS, GROUP_AXES, GROUP_SIZES = 9, 10, 11
 def group_offset(c, group, operand):
     """Where a group of lines begins in the tensor (1), the index (2) or the source (3)."""
     axes, sizes = c[GROUP_AXES], shifted(c, GROUP_SIZES)
+    if axes == 1:  # without divisions
+        return group * sizes[operand]
     return offset_of(group, axes, sizes, shifted(sizes, operand * axes))
 
 
@@ -509,6 +519,7 @@ def read_grid(args, start, stop):
     x, index, out, status, c = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I), shifted(p, 4)
     shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
     along_x, along_index, along_out = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
+    x_step, index_step, out_step = c[SHARED_X], c[SHARED_INDEX], c[SHARED_SOURCE]
     for group in range(start // shared, (stop + shared - 1) // shared):
         first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
         source = shifted(x, group_offset(c, group, 1))
@@ -525,13 +536,11 @@ def read_grid(args, start, stop):
             continue
         for i in range(length):
             for k in range(first, last):
-                chosen = place[i * along_index + k * c[SHARED_INDEX]]
+                chosen = place[i * along_index + k * index_step]
                 if chosen < 0 or chosen >= size:
                     report(status, STATUS_INDEX, chosen, c[AXIS], size)
                     return
-                target[i * along_out + k * c[SHARED_SOURCE]] = source[
-                    chosen * along_x + k * c[SHARED_X]
-                ]
+                target[i * along_out + k * out_step] = source[chosen * along_x + k * x_step]
 
 
 @kernel
@@ -542,6 +551,7 @@ def write_grid(args, start, stop):
     c = shifted(p, 5)
     shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
     along_out, along_index, along_value = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
+    out_step, index_step, value_step = c[SHARED_X], c[SHARED_INDEX], c[SHARED_SOURCE]
     for group in range(start // shared, (stop + shared - 1) // shared):
         first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
         target = shifted(out, group_offset(c, group, 1))
@@ -553,13 +563,11 @@ def write_grid(args, start, stop):
             continue
         for i in range(length):
             for k in range(first, last):
-                chosen = place[i * along_index + k * c[SHARED_INDEX]]
+                chosen = place[i * along_index + k * index_step]
                 if chosen < 0 or chosen >= size:
                     report(status, STATUS_INDEX, chosen, c[AXIS], size)
                     return
-                target[chosen * along_out + k * c[SHARED_X]] = value[
-                    i * along_value + k * c[SHARED_SOURCE]
-                ]
+                target[chosen * along_out + k * out_step] = value[i * along_value + k * value_step]
 
 
 @kernel

@@ -27,6 +27,7 @@ CPU side below, the CUDA side at the end.
 """
 
 import math
+from collections.abc import Callable
 from operator import add, mul
 from typing import Any
 
@@ -476,24 +477,30 @@ def emit_finish(
         is_below = builder.fcmp_ordered("<", total, f.zero)
         return builder.select(builder.and_(rectifies, is_below), f.zero, total)
 
-    is_whole = f.all(bias_column.equals(1), columns > f.lanes - 1)
-    with f.either(is_whole) as (whole, some):
-        with whole, f.loop(rows) as r:
-            line, source = out + r * out_row * f.size, bias + r * bias_row * f.size
-            behind = (
-                columns - f.lanes
-            ) * f.size  # of vectors that may overlap, read before others are written
-            last = finished(f.load(line + behind), f.load(source + behind))
-            with f.loop(columns // f.lanes * f.lanes, f.lanes) as j:
-                along = j * f.size
-                f.store(finished(f.load(line + along), f.load(source + along)), line + along)
-            f.store(last, line + behind)
-        with some, f.loop(rows) as r, f.loop(columns, f.lanes) as j:
-            mask = f.first(columns - j)
-            place = out + (r * out_row + j) * f.size
-            source = bias + (r * bias_row + j * bias_column) * f.size
-            total = finished(f.load_some(place, mask), f.gather(source, bias_column, mask))
-            f.store_some(total, place, mask, (columns - j) > f.lanes - 1)
+    def whole_row(line: TileNumber, added: Callable[[TileNumber], ir.Value]) -> None:
+        # The last vector may overlap the one before it, and is read before that is written.
+        behind = (columns - f.lanes) * f.size
+        last = finished(f.load(line + behind), added(behind))
+        with f.loop(columns // f.lanes * f.lanes, f.lanes) as j:
+            along = j * f.size
+            f.store(finished(f.load(line + along), added(along)), line + along)
+        f.store(last, line + behind)
+
+    is_wide = columns > f.lanes - 1
+    with f.either(f.all(bias_column.equals(0), is_wide)) as (one, more):
+        with one, f.loop(rows) as r:
+            number = f.broadcast(f.load_one(bias + r * bias_row * f.size))
+            whole_row(out + r * out_row * f.size, lambda along: number)
+        with more, f.either(f.all(bias_column.equals(1), is_wide)) as (whole, some):
+            with whole, f.loop(rows) as r:
+                source = bias + r * bias_row * f.size
+                whole_row(out + r * out_row * f.size, lambda along: f.load(source + along))
+            with some, f.loop(rows) as r, f.loop(columns, f.lanes) as j:
+                mask = f.first(columns - j)
+                place = out + (r * out_row + j) * f.size
+                source = bias + (r * bias_row + j * bias_column) * f.size
+                total = finished(f.load_some(place, mask), f.gather(source, bias_column, mask))
+                f.store_some(total, place, mask, (columns - j) > f.lanes - 1)
 
 
 # --------------------------------------------------------------------------- loops

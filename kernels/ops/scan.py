@@ -28,24 +28,39 @@ from ..math.double_word import add_pairs, multiply_pairs, rounded
 from .reduce import strip_of
 
 STRIP = 256
+AT_ONCE_AS_VECTORS = 64  # rows whose sums of exponentials are taken side by side
 AT_ONCE = 8  # rows whose other elements are multiplied side by side
-FEW_ROWS = 4  # rows whose totals or extremes are kept in registers side by side
+FEW_ROWS = 4  # matrices, totals or extremes of whose columns are kept in registers side by side
+FEW_COLUMNS = 8  # columns below which that takes less time than a row of them at a time
 
 
 @helper
-def accumulate_rows(op, x, out, first, length, rows, A, T):
-    """out = op over the elements of some rows up to each of them, side by side: a total waits for the one
-    before."""
-    totals = stack(A, FEW_ROWS)
-    for r in range(rows):
-        i = first + r * length
-        totals[r] = A(x[i])
-        out[i] = T(totals[r])
+def accumulate_chains(op, x, out, first, length, step, chains, A, T):
+    """out = op over the elements of some columns of matrices up to each of them, side by side: a total waits
+    for the one before."""
+    totals, apart = stack(A, FEW_ROWS), length * step
+    for c in range(chains):
+        i = first + c * apart
+        totals[c] = A(x[i])
+        out[i] = T(totals[c])
     for k in range(1, length):
-        for r in range(rows):
-            i = first + r * length + k
-            totals[r] = combine(op, totals[r], A(x[i]))
-            out[i] = T(totals[r])
+        for c in range(chains):
+            i = first + c * apart + k * step
+            totals[c] = combine(op, totals[c], A(x[i]))
+            out[i] = T(totals[c])
+
+
+@helper
+def accumulate_columns(op, x, out, start, stop, length, inner, A, T):
+    """`accumulate` of a few columns of each matrix, those of some matrices side by side."""
+    size = length * inner
+    whole = start + (stop - start) // FEW_ROWS * FEW_ROWS
+    for unit in range(start, whole, FEW_ROWS):
+        for i in range(unit * size, unit * size + inner):
+            accumulate_chains(op, x, out, i, length, inner, FEW_ROWS, A, T)
+    for unit in range(whole, stop):
+        for i in range(unit * size, unit * size + inner):
+            accumulate_chains(op, x, out, i, length, inner, 1, A, T)
 
 
 @helper
@@ -54,12 +69,11 @@ def accumulate(op, args, start, stop, X, A, T):
     p = words(args)
     x, out = at(p[0], X), at(p[1], T)
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
-    if inner == 1:
-        whole = start + (stop - start) // FEW_ROWS * FEW_ROWS
-        for row in range(start, whole, FEW_ROWS):
-            accumulate_rows(op, x, out, row * length, length, FEW_ROWS, A, T)
-        for row in range(whole, stop):
-            accumulate_rows(op, x, out, row * length, length, 1, A, T)
+    if inner == 1:  # told apart, as a step that is known takes a tenth less
+        accumulate_columns(op, x, out, start, stop, length, 1, A, T)
+        return
+    if inner < FEW_COLUMNS:
+        accumulate_columns(op, x, out, start, stop, length, inner, A, T)
         return
     totals = stack(A, STRIP)
     for unit in range(start, stop):
@@ -114,12 +128,15 @@ def products_of_others(args, start, stop):
     x, out = at(p[0], T), at(p[1], T)
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
     totals = stack(A, STRIP)
-    if inner == 1:
+    if inner < FEW_COLUMNS:
+        size = length * inner
         whole = start + (stop - start) // AT_ONCE * AT_ONCE
-        for row in range(start, whole, AT_ONCE):
-            others_side_by_side(x, out, row * length, length, 1, AT_ONCE, length, totals, A, T)
-        for row in range(whole, stop):
-            others_side_by_side(x, out, row * length, length, 1, 1, length, totals, A, T)
+        for unit in range(start, whole, AT_ONCE):
+            for i in range(unit * size, unit * size + inner):
+                others_side_by_side(x, out, i, length, inner, AT_ONCE, size, totals, A, T)
+        for unit in range(whole, stop):
+            for i in range(unit * size, unit * size + inner):
+                others_side_by_side(x, out, i, length, inner, 1, size, totals, A, T)
         return
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
@@ -139,22 +156,35 @@ def at_most(value, best):
 
 
 @helper
-def extremes_of_rows(op, x, values, indices, first, length, rows, T):
-    """`running_extreme` of some rows side by side: each extreme waits for the one before."""
-    best, place = stack(T, FEW_ROWS), stack(I, FEW_ROWS)
-    for r in range(rows):
-        i = first + r * length
-        values[i] = best[r] = x[i]
-        indices[i] = place[r] = 0
+def extremes_of_chains(op, x, values, indices, first, length, step, chains, T):
+    """`running_extreme` of columns of some matrices side by side: each extreme waits for the one before."""
+    best, place, apart = stack(T, FEW_ROWS), stack(I, FEW_ROWS), length * step
+    for c in range(chains):
+        i = first + c * apart
+        values[i] = best[c] = x[i]
+        indices[i] = place[c] = 0
     for k in range(1, length):
-        for r in range(rows):
-            i = first + r * length + k
+        for c in range(chains):
+            i = first + c * apart + k * step
             value = x[i]
-            newer = op(value, best[r]) | (value != value)
-            best[r] = value if newer else best[r]
-            place[r] = k if newer else place[r]
-            values[i] = best[r]
-            indices[i] = place[r]
+            newer = op(value, best[c]) | (value != value)
+            best[c] = value if newer else best[c]
+            place[c] = k if newer else place[c]
+            values[i] = best[c]
+            indices[i] = place[c]
+
+
+@helper
+def extremes_of_columns(op, x, values, indices, start, stop, length, inner, T):
+    """`running_extreme` of a few columns of each matrix, those of some matrices side by side."""
+    size = length * inner
+    whole = start + (stop - start) // FEW_ROWS * FEW_ROWS
+    for unit in range(start, whole, FEW_ROWS):
+        for i in range(unit * size, unit * size + inner):
+            extremes_of_chains(op, x, values, indices, i, length, inner, FEW_ROWS, T)
+    for unit in range(whole, stop):
+        for i in range(unit * size, unit * size + inner):
+            extremes_of_chains(op, x, values, indices, i, length, inner, 1, T)
 
 
 @helper
@@ -164,11 +194,10 @@ def running_extreme(op, args, start, stop, T):
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, inner, strip, strips = p[3], p[4], p[5], p[6]
     if inner == 1:
-        whole = start + (stop - start) // FEW_ROWS * FEW_ROWS
-        for row in range(start, whole, FEW_ROWS):
-            extremes_of_rows(op, x, values, indices, row * length, length, FEW_ROWS, T)
-        for row in range(whole, stop):
-            extremes_of_rows(op, x, values, indices, row * length, length, 1, T)
+        extremes_of_columns(op, x, values, indices, start, stop, length, 1, T)
+        return
+    if inner < FEW_COLUMNS:
+        extremes_of_columns(op, x, values, indices, start, stop, length, inner, T)
         return
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
@@ -196,25 +225,56 @@ def cummin(args, start, stop):
     running_extreme(at_most, args, start, stop, T)
 
 
+@helper
+def log_sums_of_chains(log1p, exp, x, out, first, length, step, chains, apart, totals, T):
+    """`logcumsumexp` of chains side by side, as vectors."""
+    for chain in range(chains):
+        i = first + chain * apart
+        totals[chain] = x[i]
+        out[i] = x[i]
+    for k in range(1, length):
+        for chain in range(chains):
+            i = first + k * step + chain * apart
+            before, value = totals[chain], x[i]
+            high = before if before > value else value
+            low = value if before > value else before
+            equal_infinities = (high == low) & (high - high != T(0))
+            total = high + log1p(exp(low - high))
+            totals[chain] = high if equal_infinities else total
+            out[i] = totals[chain]
+
+
 @kernel
 def logcumsumexp(args, start, stop):
     """out[row, column] = the logarithm of the sum of exponentials down to this row."""
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
+    totals = stack(T, STRIP)
+    if inner < FEW_COLUMNS:
+        size = length * inner
+        for unit in range(start, stop, AT_ONCE_AS_VECTORS):
+            chains = min(AT_ONCE_AS_VECTORS, stop - unit)
+            for i in range(unit * size, unit * size + inner):
+                log_sums_of_chains(
+                    math.log1p, math.exp, x, out, i, length, inner, chains, size, totals, T
+                )
+        return
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
-        for i in range(first, first + count):
-            out[i] = x[i]
-        for row in range(1, length):
-            start_of_row = first + row * inner
-            for i in range(start_of_row, start_of_row + count):
-                before, value = out[i - inner], x[i]
-                high = before if before > value else value
-                low = value if before > value else before
-                equal_infinities = (high == low) & (high - high != T(0))
-                total = high + math.log1p(math.exp(low - high))
-                out[i] = high if equal_infinities else total
+        log_sums_of_chains(math.log1p, math.exp, x, out, first, length, inner, count, 1, totals, T)
+
+
+@helper
+def recur(a, b, out, first, length, step, chains, apart, totals, A, T):
+    """`recurrence` of chains side by side: each element waits for the one before."""
+    for chain in range(chains):
+        totals[chain] = A(0)
+    for k in range(length):
+        for chain in range(chains):
+            i = first + k * step + chain * apart
+            totals[chain] = A(b[i]) + A(a[i]) * totals[chain]
+            out[i] = T(totals[chain])
 
 
 @kernel
@@ -224,16 +284,19 @@ def recurrence(args, start, stop):
     a, b, out = at(p[0], T), at(p[1], T), at(p[2], T)
     length, inner, strip, strips = p[3], p[4], p[5], p[6]
     totals = stack(A, STRIP)
+    if inner < FEW_COLUMNS:
+        size = length * inner
+        whole = start + (stop - start) // AT_ONCE * AT_ONCE
+        for unit in range(start, whole, AT_ONCE):
+            for i in range(unit * size, unit * size + inner):
+                recur(a, b, out, i, length, inner, AT_ONCE, size, totals, A, T)
+        for unit in range(whole, stop):
+            for i in range(unit * size, unit * size + inner):
+                recur(a, b, out, i, length, inner, 1, size, totals, A, T)
+        return
     for unit in range(start, stop):
         first, count = strip_of(unit, length, inner, strip, strips)
-        for j in range(count):
-            totals[j] = A(0)
-        for row in range(length):
-            i = first + row * inner
-            for j in range(count):
-                total = A(b[i + j]) + A(a[i + j]) * totals[j]
-                totals[j] = total
-                out[i + j] = T(total)
+        recur(a, b, out, first, length, inner, count, 1, totals, A, T)
 
 
 # --------------------------------------------------------------------------- CUDA

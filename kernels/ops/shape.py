@@ -7,7 +7,7 @@ CPU side below; the CUDA side belongs at the end.
 
 from ..language.abi import T, at, helper, kernel, quotient, remainder, shifted, words
 from ..language.device import all_threads, first_unit, on_device
-from ..language.lanes import copy_run
+from ..language.lanes import copy_line, copy_run
 from ..language.turning import TILE, turn_block
 
 
@@ -25,6 +25,7 @@ def offset_of(place, axes, sizes, steps):
 # Elements below which a row is copied column by column, and rows that are copied like that before
 # the next part's: 100000 x 3 beside 100000 x 2 takes 190 us, row by row 440.
 NARROW, ROWS = 12, 256
+FEW = 3  # elements of a row that go column by column though they lie together, in frames too
 
 
 @helper
@@ -134,33 +135,43 @@ def join_16(args, start, stop):
 JOINS = {2: join_2, 3: join_3, 4: join_4, 8: join_8, 16: join_16}
 
 
+@helper
+def walk_rows(x, line, step, out, rows, length):
+    """out = some rows of `length` elements `step` apart, which begin `line` apart."""
+    if step == 1 and length > FEW:
+        for row in range(rows):
+            copy_line(shifted(out, row * length), shifted(x, row * line), length)
+    elif length <= NARROW:
+        for part in range(0, rows, ROWS):
+            for i in range(length):
+                source, target = shifted(x, i * step), shifted(out, i)
+                for row in range(part, min(part + ROWS, rows)):
+                    target[row * length] = source[row * line]
+    else:
+        for row in range(rows):
+            source, target = shifted(x, row * line), shifted(out, row * length)
+            if step == -1:
+                for i in range(length):
+                    target[i] = source[-i]
+            else:
+                for i in range(length):
+                    target[i] = source[i * step]
+
+
 @kernel
 def walk(args, start, stop):
     """out = the elements met from a first one on, in steps of any sign; a unit is a row."""
     p = words(args)
-    x, out = at(p[0], T), at(p[1], T)
-    first, length, step, axes = p[2], p[3], p[4], p[5]
-    sizes = shifted(p, 6)
-    if axes == 1 and length <= NARROW:
-        line = sizes[1]
-        for part in range(start, stop, ROWS):
-            for i in range(length):
-                source, target = shifted(x, first + i * step), shifted(out, i)
-                for row in range(part, min(part + ROWS, stop)):
-                    target[row * length] = source[row * line]
-        return
-    for row in range(start, stop):
-        begin = row * sizes[1] if axes == 1 else offset_of(row, axes, sizes, shifted(sizes, axes))
-        source, target = shifted(x, first + begin), shifted(out, row * length)
-        if step == 1:
-            for i in range(length):
-                target[i] = source[i]
-        elif step == -1:
-            for i in range(length):
-                target[i] = source[-i]
-        else:
-            for i in range(length):
-                target[i] = source[i * step]
+    x, out = shifted(at(p[0], T), p[2]), at(p[1], T)
+    length, step, axes = p[3], p[4], p[5]
+    sizes, lines = shifted(p, 6), shifted(p, 6 + axes)
+    rows, line = (sizes[axes - 1], lines[axes - 1]) if axes > 0 else (1, 0)
+    row = start
+    while row < stop:  # rows of the last axis together, as each of the others asks for divisions
+        together = min(rows - row % rows, stop - row)
+        source = shifted(x, offset_of(row, axes, sizes, lines))
+        walk_rows(source, line, step, shifted(out, row * length), together, length)
+        row += together
 
 
 @kernel
@@ -168,8 +179,10 @@ def keep_triangle(args, start, stop):
     """out[.., i, j] = x[.., i, j] on one side of a diagonal, else 0; a unit is a row."""
     p = words(args)
     x, out, rows, columns, diagonal, upper = at(p[0], T), at(p[1], T), p[2], p[3], p[4], p[5]
+    place = start % rows - 1  # of a row in its matrix
     for row in range(start, stop):
-        edge = row % rows + diagonal  # the column of the diagonal
+        place = place + 1 if place + 1 < rows else 0
+        edge = place + diagonal  # the column of the diagonal
         first = min(max(edge if upper else 0, 0), columns)
         last = min(max(columns if upper else edge + 1, 0), columns)
         source, target = shifted(x, row * columns), shifted(out, row * columns)
@@ -231,13 +244,26 @@ def put_in_frame(args, start, stop):
     along, row = shifted(q, (axes - 2) * AXIS), shifted(q, (axes - 1) * AXIS)
     length, first, kept, size, skipped = row[OUT], row[FIRST], row[KEPT], row[SIZE], row[SKIPPED]
     filled, unit = start * length, start
+    few = FEW if length < NARROW else 0
+    if kept <= few:  # all at once: what is between so few takes longer than they
+        for i in range(filled, stop * length):
+            out[i] = value
+        filled = stop * length
     while unit < stop:
         place, plane = unit % along[OUT], plane_in_frame(unit // along[OUT], axes, q)
         rows = min(along[OUT] - place, stop - unit)
         if plane >= 0:
             source = shifted(x, (plane * along[SIZE] + along[SKIPPED]) * size + skipped)
             top = place - along[FIRST]
-            for k in range(max(0, -top), min(rows, along[KEPT] - top)):
+            begin, end = max(0, -top), min(rows, along[KEPT] - top)
+            for i in range(kept if kept <= few else 0):
+                line, column = (
+                    shifted(source, top * size + i),
+                    shifted(out, unit * length + first + i),
+                )
+                for k in range(begin, end):
+                    column[k * length] = line[k * size]
+            for k in range(end if kept <= few else begin, end):
                 target = (unit + k) * length + first
                 for i in range(filled, target):
                     out[i] = value

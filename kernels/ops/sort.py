@@ -575,7 +575,8 @@ def kth_short_rows(args, start, stop):
 def mode_rows(args, start, stop):
     """values, indices = the commonest element of each sorted row, and its last place.
 
-    Of equally common elements the smallest is taken. inputs: what sort_rows gave; words: length
+    Of equally common elements the smallest is taken; a NaN is as common as 1. inputs: what sort_rows gave;
+    words: length
     """
     p = words(args)
     x, order, values, indices = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I)
@@ -583,11 +584,10 @@ def mode_rows(args, start, stop):
     for row in range(start, stop):
         begin = row * length
         most = run = 0
-        before, last = sort_key(x[begin]), begin
+        before, last = x[begin], begin
         for i in range(begin, begin + length):
-            key = sort_key(x[i])
-            run = run + 1 if key == before else 1
-            before = key
+            run = run + 1 if x[i] == before else 1
+            before = x[i]
             last = i if run > most else last
             most = max(most, run)
         values[row] = x[last]
@@ -606,6 +606,9 @@ def mode_short_rows(args, start, stop):
     keys, order, begins = stack(I, ROOM), stack(I, ROOM), stack(I, ABREAST)
     runs, most, last = stack(I, ABREAST), stack(I, ABREAST), stack(I, ABREAST)
     places, shift = (order, 0) if is_wide else (keys, 32)
+    nan = ALL_BITS >> U(64 - 8 * size_of(T))
+    nan = I((nan if is_wide else nan << U(32)) ^ TOP_BIT) >> shift
+    is_whole = T(0.5) == T(0)
     for row in range(start, stop, ABREAST):
         lanes = min(ABREAST, stop - row)
         sort_group(x, keys, order, begins, row, lanes, length, step, U(0), is_wide)
@@ -614,7 +617,8 @@ def mode_short_rows(args, start, stop):
         for i in range(0, ABREAST * length, ABREAST):
             before = max(i - ABREAST, 0)
             for c in range(ABREAST):
-                is_same = (keys[i + c] >> shift) == (keys[before + c] >> shift)
+                key = keys[i + c] >> shift
+                is_same = (key == (keys[before + c] >> shift)) & ((key != nan) | is_whole)
                 runs[c] = runs[c] + 1 if is_same else 1
                 last[c] = i if runs[c] > most[c] else last[c]
                 most[c] = max(most[c], runs[c])
@@ -1159,8 +1163,8 @@ def mode_by_blocks(row, n):
         barrier()
         for i in range(t, length, THREADS):
             key = sort_key(x[begin + i])
-            if i + 1 == length or sort_key(x[begin + i + 1]) != key:
-                low, high = I(0), i
+            if i + 1 == length or x[begin + i + 1] != x[begin + i]:
+                low, high = I(0) if x[begin + i] == x[begin + i] else i, i
                 while low < high:
                     middle = (low + high) >> 1
                     if sort_key(x[begin + middle]) < key:

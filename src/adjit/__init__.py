@@ -175,6 +175,7 @@ try:
     from .ops.creation import _reshape_from_tensor, _shape_as_tensor
     from .ops.sampling import _sample_dirichlet, _standard_gamma
     from .ops.softmax import _log_softmax_backward_data, _softmax_backward_data
+    from .ops.sort import _convert_indices_from_coo_to_csr, _convert_indices_from_csr_to_coo
     from .serialization import load, save
     from .version import __version__
 finally:

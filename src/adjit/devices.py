@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import threading
 from collections.abc import Callable
@@ -24,7 +25,8 @@ class device:
     another kind that PyTorch knows can be made and compared; there are no tensors on it.
 
     Raises:
-        RuntimeError: if the text names no known kind of device.
+        RuntimeError: if the text names no known kind of device, or the index is negative.
+        TypeError: if there is neither a text nor a number.
 
     Example:
         >>> adjit.device("cpu")
@@ -36,11 +38,24 @@ class device:
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         if isinstance(type, device):
             type, index = type.type, type.index if index is None else index
-        if isinstance(type, int):
-            type, index = "cuda", type
-        match = re.fullmatch(r"([a-z]+)(?::(\d+))?", str(type))
+        elif type.__class__ is not bool and hasattr(type, "__index__"):
+            type, index = "cuda", operator.index(type)
+        elif not isinstance(type, str):
+            raise TypeError(
+                f"device() received an invalid combination of arguments - got ({type.__class__.__name__}), "
+                "but expected one of:\n * (torch.device device)\n * (str type, int index = -1)"
+            )
+        if index is not None and index < 0:
+            raise RuntimeError("Device index must not be negative")
+        if not type:
+            raise RuntimeError("Device string must not be empty")
+        match = re.fullmatch(r"([a-zA-Z_]+)(?::(0|[1-9]\d*))?", type)
         if match is None:
             raise RuntimeError(f"Invalid device string: '{type}'")
+        if match[2] and index is not None:
+            raise RuntimeError(
+                f"type (string) must not include an index because index was passed explicitly: {type}"
+            )
         if match[1] not in _KNOWN:
             raise RuntimeError(
                 f"Expected one of {', '.join(_KNOWN)} device type at start of device string: {type}"

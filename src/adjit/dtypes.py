@@ -308,12 +308,25 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
         >>> adjit.promote_types(adjit.uint8, adjit.int8)
         adjit.int16
     """
-    if type1 is type2:
+    if type1 is type2 and type1.__class__ is dtype:
         return type1
-    type1, type2 = _of_python.get(type1, type1), _of_python.get(type2, type2)
+    type1 = _a_dtype("promote_types", "type1", 1, type1)
+    type2 = _a_dtype("promote_types", "type2", 2, type2)
     _check_promotion(type1, type2)
     higher = type1 if type1.rank > type2.rank else type2
     return _neither.get(frozenset((type1, type2)), higher)
+
+
+def _a_dtype(function: str, name: str, position: builtins.int, value: Any) -> dtype:
+    """An argument as a dtype, which may be one of Python's classes; PyTorch's error for anything else."""
+    if isinstance(value, type):
+        value = _of_python.get(value, value)
+    if not isinstance(value, dtype):
+        raise TypeError(
+            f"{function}(): argument '{name}' (position {position}) must be torch.dtype, not "
+            f"{type(value).__name__}"
+        )
+    return value
 
 
 def _check_promotion(one: dtype, other: dtype) -> None:
@@ -407,7 +420,8 @@ def can_cast(from_: dtype, to: dtype) -> builtins.bool:
         >>> adjit.can_cast(adjit.float64, adjit.float32), adjit.can_cast(adjit.float32, adjit.int64)
         (True, False)
     """
-    from_, to = _of_python.get(from_, from_), _of_python.get(to, to)
+    from_ = _a_dtype("can_cast", "from_", 1, from_)
+    to = _a_dtype("can_cast", "to", 2, to)
     return _category[from_.kind] <= _category[to.kind]
 
 

@@ -13,16 +13,20 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import MethodType, ModuleType, TracebackType
+from types import MethodType, MethodWrapperType, ModuleType, TracebackType
 from typing import Any, Self
 
 from . import tensor
 from .absent import ROOT
+from .devices import device
+from .dtypes import dtype
 from .graph import record
-from .graph.wrong_types import explained
+from .graph.wrong_types import explained, strangers
 from .nn import functional
+from .ops.contract import from_lists
 from .ops.operators import IN_PLACE, OPERATORS
 from .schedule.jit import native
+from .shapes import Size
 from .tensor import Tensor
 
 __all__ = [
@@ -70,6 +74,7 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.modes: list[TorchFunctionMode] = []  # that are entered, the innermost last
+        self.calls: list[Any] = []  # functions that `_default` calls
 
 
 _here = _Here()
@@ -120,11 +125,20 @@ def _default(
         >>> adjit.Tensor.__torch_function__(adjit.sin, (adjit.Tensor,), (adjit.zeros(2),))
         tensor([0., 0.])
     """
-    if not all(issubclass(cls, kind) for kind in types):
+    if types != (cls,) and not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
-    with DisableTorchFunctionSubclass():
-        made = func(*args, **(kwargs or {}))
-    return made if func in get_default_nowrap_functions() else _converted(made, cls)
+    here = _here
+    if here.calls and any(called is func for called in here.calls):
+        return NotImplemented  # a function of PyTorch's, which asks again: it cannot take these tensors
+    here.calls.append(func)
+    here.depth += 1  # as `DisableTorchFunctionSubclass`, at a tenth of the time
+    try:
+        made = func(*args, **kwargs) if kwargs else func(*args)
+    finally:
+        here.depth -= 1
+        here.calls.pop()
+    is_look = func.__class__ is MethodWrapperType  # the `__get__` of a property
+    return made if is_look and func in _nowrap() else _converted(made, cls)
 
 
 def _converted(made: Any, cls: type) -> Any:
@@ -138,7 +152,7 @@ def _converted(made: Any, cls: type) -> Any:
 
 def _says_something(kind: type) -> bool:
     """Whether a class has a `__torch_function__`, if only that of `Tensor`, and has not switched it off."""
-    if kind in _PLAIN:
+    if kind in _PLAIN or (kind not in record.tensor_classes and record.is_of_pytorch(kind)):
         return False
     found = getattr(kind, "__torch_function__", None)
     says = found is not None and getattr(found, "__func__", found) is not _QUIET
@@ -154,21 +168,28 @@ def _asked(values: Iterable[Any]) -> list[Any]:
     found: list[Any] = []
     for value in values:
         kind = type(value)
-        if kind is Tensor or kind in map(type, found) or not _says_something(kind):
+        if kind in _PLAIN or (found and kind in map(type, found)) or not _says_something(kind):
             continue
-        place = next(
-            (k for k, other in enumerate(found) if issubclass(kind, type(other))), len(found)
-        )
+        place = len(found)
+        if found:
+            places = (k for k, other in enumerate(found) if issubclass(kind, type(other)))
+            place = next(places, place)
         found.insert(place, value)
     return found
 
 
-def _relevant(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
-    for value in (*args, *kwargs.values()):
+def _relevant(args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+    """The arguments, those in lists too."""
+    values = (*args, *kwargs.values()) if kwargs else args
+    for value in values:
         if isinstance(value, (tuple, list)):
-            yield from value
-        else:
-            yield value
+            break
+    else:
+        return values
+    return [
+        part for value in values
+        for part in (value if isinstance(value, (tuple, list)) else (value,))
+    ]  # fmt: skip
 
 
 def _answer(
@@ -179,8 +200,9 @@ def _answer(
     is_operator: bool = False,
 ) -> Any:
     """What modes and the classes of arguments say that a function gives, or else what `plain` does."""
-    asked = [] if _here.depth else _asked(_relevant(args, kwargs))
-    if not asked and not _here.modes:
+    here = _here
+    asked = [] if here.depth else _asked(_relevant(args, kwargs))
+    if not asked and not here.modes:
         return plain(*args, **kwargs)
     made = _ask(func, asked, args, kwargs)
     if made is not NotImplemented or is_operator:
@@ -191,9 +213,13 @@ def _answer(
 def _ask(func: Any, asked: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What modes and classes say, NotImplemented if none of them does."""
     types = tuple(map(type, asked))
-    if _here.modes:
-        with _without_innermost() as mode:
+    modes = _here.modes
+    if modes:
+        mode = modes.pop()
+        try:
             made = mode.__torch_function__(func, types, tuple(args), kwargs)
+        finally:
+            modes.append(mode)
         if made is not NotImplemented:
             return made
     for value in asked:
@@ -247,12 +273,14 @@ class Overridable:
             self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not _entered and not kwargs:
-            for value in args:
-                if value.__class__ not in _PLAIN:
-                    break
+        if not _entered:
+            for value in (*args, *kwargs.values()) if kwargs else args:
+                kind = value.__class__
+                if kind in _PLAIN or (kind in _SEQUENCES and _PLAIN.issuperset(map(type, value))):
+                    continue
+                break
             else:
-                return self.function(*args)
+                return self.function(*args, **kwargs) if kwargs else self.function(*args)
         return _answer(self, self.function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -344,10 +372,25 @@ class _Factory(Overridable):
     """A function that makes tensors of plain values: the classes of its arguments have no say."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _here.modes:
+        here = _here
+        if here.modes:
             return _ask(self, [], args, kwargs)
-        with DisableTorchFunctionSubclass():
+        here.depth += 1
+        try:
             return self.function(*args, **kwargs)
+        finally:
+            here.depth -= 1
+
+
+class _Einsum(Overridable):
+    """`einsum`, which asks with its operands one by one, however they are given, as PyTorch's does."""
+
+    def __call__(self, equation: Any, *operands: Any) -> Any:
+        if isinstance(equation, Tensor):
+            equation, operands = from_lists((equation, *operands))
+        elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = tuple(operands[0])
+        return super().__call__(equation, *operands)
 
 
 @functools.cache
@@ -455,6 +498,27 @@ def ask_others() -> None:
         _asks_others = True
 
 
+def _said_by_strangers(
+    name: str, args: Sequence[Any], kwargs: dict[str, Any], is_method: bool
+) -> tuple[Any] | None:
+    """What a call gives that has failed, where an argument is no tensor and has a `__torch_function__`."""
+    if _asks_others and _plain:  # they were asked already
+        return None
+    ask_others()
+    if not is_method:
+        for room in ROOMS:
+            module = sys.modules[f"{_LIBRARY}.{room}".rstrip(".")]
+            inside = name.removeprefix(f"{room}_")
+            if (module, inside) in _plain:
+                return (getattr(module, inside)(*args, **kwargs),)
+    if not hasattr(Tensor, name):
+        name = f"__{name}__"  # what brackets call
+    return (getattr(Tensor, name)(*args, **kwargs),)
+
+
+strangers.append(_said_by_strangers)
+
+
 def as_asking(value: Any) -> Any:
     """What asks in the place of a function that a program took before; any other value as it is."""
     if inspect.isfunction(value) or isinstance(value, native.Native):
@@ -489,7 +553,7 @@ def _wrap_functions() -> None:
     for module, names in (*_functions().items(), (sys.modules[_LIBRARY], _FACTORIES)):
         for name in names:
             function = _plain[module, name] = getattr(module, name)
-            kind = _Factory if names is _FACTORIES else Overridable
+            kind = _Factory if names is _FACTORIES else _Einsum if name == "einsum" else Overridable
             asks = kind(function, name)
             asks.__module__ = module.__name__  # where pickles find it
             asking.setdefault(id(function), asks)
@@ -822,7 +886,12 @@ def get_default_nowrap_functions() -> set[Any]:
         >>> adjit.Tensor.grad.__get__ in adjit.overrides.get_default_nowrap_functions()
         True
     """
-    return {inspect.getattr_static(Tensor, name).__get__ for name in ("_base", "grad")}
+    return set(_nowrap())
+
+
+@functools.cache
+def _nowrap() -> frozenset[Any]:
+    return frozenset(inspect.getattr_static(Tensor, name).__get__ for name in ("_base", "grad"))
 
 
 def name_of(func: Any) -> str:
@@ -864,7 +933,8 @@ def resolve_name(f: Any) -> str | None:
 # Classes of tensors that have nothing to say, as far as they were seen; none while modes are entered.
 _quiet: set[type] = {Tensor}
 # These, and other classes of arguments that are not asked.
-_PLAIN = {Tensor, int, float, bool, str, type(None)}
+_PLAIN = {Tensor, int, float, bool, str, type(None), dtype, device, Size, slice, type(...)}
+_SEQUENCES = list, tuple
 _QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)

@@ -221,6 +221,7 @@ def tensor_repr(
     device: str | None = None,
     tangent: str | None = None,
     prefix: str = "tensor(",
+    around: int = 0,
 ) -> str:
     """The text form of a tensor, character by character PyTorch's.
 
@@ -234,6 +235,7 @@ def tensor_repr(
         device: shown if given.
         tangent: the text of the forward-mode tangent, shown if given.
         prefix: what stands before the elements, "Parameter containing:\\ntensor(" for parameters.
+        around: how many axes of size 1 there are in front of those of `values`.
 
     Example:
         >>> import numpy as np
@@ -254,7 +256,8 @@ def tensor_repr(
         notes.append("requires_grad=True")
     if tangent is not None:
         notes.append(f"tangent={tangent}")
-    return _with_notes(prefix + _elements(values, indent), notes, indent) + ")"
+    shown = "[" * around + _elements(values, indent + around) + "]" * around
+    return _with_notes(prefix + shown, notes, indent) + ")"
 
 
 def _needs_size(values: Array) -> bool:

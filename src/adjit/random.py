@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from . import devices
+from .graph import generators
 from .graph.export import export, namespace
 from .graph.state import state
 from .locks import Lock
@@ -97,10 +100,14 @@ class Generator:
     def reserve(self, blocks: int) -> Place:
         """Use up blocks, and say where they begin."""
         state.deterministic = False
-        return self.advance(blocks)
+        return self._advance_alone(blocks)
 
     def advance(self, blocks: int) -> Place:
-        """`reserve`, where a recipe's `draw` does this whenever it is recorded again."""
+        """`reserve`, where a recipe's `draw` does this whenever it is recorded again: of this generator, or of
+        that which a call was given."""
+        if state.generator is not None:
+            assert isinstance(state.generator, Generator)
+            return state.generator._advance_alone(blocks)
         with self._lock:
             first = self._offset
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
@@ -116,6 +123,13 @@ class Generator:
                 save=lambda: partial(self._take_back, self._offset, blocks),
             )  # fmt: skip
         return place
+
+    def _advance_alone(self, blocks: int) -> Place:
+        before, state.generator = state.generator, None
+        try:
+            return self.advance(blocks)
+        finally:
+            state.generator = before
 
     def _take_back(self, first: int, blocks: int) -> None:
         """Have blocks again that were used up from `first` on, unless somebody has used more since."""
@@ -134,7 +148,7 @@ class Generator:
 
         with self._lock:
             state = STATE.pack(self._seed, self._offset)
-        return tensor(list(state), dtype=_byte())
+        return tensor(np.frombuffer(state, np.uint8))
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Continue from a state that `get_state` gave; returns the generator.
@@ -222,6 +236,7 @@ def _byte() -> Any:
     return uint8
 
 
+generators.classes.add(Generator)
 default_generator = Generator()
 default_generator.seed()
 namespace[""]["default_generator"] = default_generator

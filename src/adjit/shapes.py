@@ -8,11 +8,23 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 Shape = tuple[int, ...]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _size_at(place: int, value: Any) -> int:
+    """One of the sizes that users make a shape of: whole numbers stay what they are, tensors become ints."""
+    kind = type(value)
+    if not hasattr(value, "requires_grad"):
+        if isinstance(value, int) or is_int(value):
+            return cast("int", value)
+    elif not value.ndim and not (value.is_floating_point() or value.is_complex()):
+        return operator.index(value)
+    name = f"numpy.{kind.__name__}" if kind.__module__ == "numpy" else kind.__name__
+    raise TypeError(f"torch.Size() takes an iterable of 'int' (item {place} is '{name}')")
 
 
 class Size(tuple[int, ...]):
@@ -26,6 +38,12 @@ class Size(tuple[int, ...]):
     """
 
     __slots__ = ()
+
+    def __new__(cls, sizes: Any = (), /) -> Size:
+        made = tuple.__new__(cls, sizes)
+        if all(size.__class__ is int for size in made):
+            return made
+        return sized([_size_at(place, size) for place, size in enumerate(made)])
 
     def numel(self) -> int:
         """Multiply the sizes: the number of elements.
@@ -43,21 +61,25 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         item = tuple.__getitem__(self, key)
-        return Size(item) if isinstance(key, slice) else item
+        return sized(item) if isinstance(key, slice) else item
 
     def __add__(self, other: Any) -> Size:
-        return Size(tuple.__add__(self, other))
+        return sized(tuple.__add__(self, other))
 
     def __radd__(self, other: Any) -> Size:
-        return Size(other) + self
+        return sized(other) + self
 
     def __mul__(self, count: Any) -> Size:
-        return Size(tuple.__mul__(self, count))
+        return sized(tuple.__mul__(self, count))
 
     __rmul__ = __mul__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Size, (tuple(self),)
+
+
+# A shape of ints that are known to be such: 80 ns for 250.
+sized: Callable[[Iterable[int]], Size] = functools.partial(tuple.__new__, Size)
 
 
 def numel(shape: Iterable[int]) -> int:
@@ -167,7 +189,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
     if int in map(type, shapes):
         shapes = tuple([(s,) if isinstance(s, int) else s for s in shapes])
     if len(shapes) == 2 and tuple(shapes[0]) == tuple(shapes[1]):
-        return Size(shapes[0])
+        return sized(shapes[0])
     ndim = max((len(s) for s in shapes), default=0)
     result = [1] * ndim
     for shape in shapes:
@@ -181,7 +203,7 @@ def broadcast_shapes(*shapes: Any) -> Size:
                         f"({size}) at non-singleton dimension {d}"
                     )
                 result[d] = size
-    return Size(result)
+    return sized(result)
 
 
 def check_fits(shape: Sequence[int], given: Sequence[int]) -> None:
@@ -229,6 +251,9 @@ def coalesce(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[S
     return tuple(sizes), [*zip(*steps, strict=True)] if sizes else [()] * len(operands)
 
 
+NO_DIM = "dim must be an int"  # which a public function's error names in PyTorch's way
+
+
 def wrap_dim(dim: int, ndim: int) -> int:
     """A non-negative axis.
 
@@ -238,7 +263,7 @@ def wrap_dim(dim: int, ndim: int) -> int:
     """
     if dim.__class__ is not int:
         if not is_int(dim):
-            raise TypeError(f"dim must be an int, not {type(dim).__name__}")
+            raise TypeError(f"{NO_DIM}, not {type(dim).__name__}")
         dim = operator.index(dim)
     n = max(ndim, 1)
     if not -n <= dim < n:
@@ -271,7 +296,7 @@ def shape_of(args: Any) -> Size:
         args = args[0] if getattr(args[0], "ndim", 1) else args  # a number may be a tensor
     if args.__class__ is Size:
         return args
-    return Size([a if a.__class__ is int else _size(a, args) for a in args])
+    return sized([a if a.__class__ is int else _size(a, args) for a in args])
 
 
 def _size(value: Any, among: Any) -> int:
@@ -385,6 +410,12 @@ def an_int(function: str, name: str, position: int, value: Any) -> int:
     return as_int(value)
 
 
+def check_bool(function: str, name: str, value: Any) -> None:
+    """Raise PyTorch's error if an argument is no bool: a number may be a dimension that went astray."""
+    if value is not True and value is not False:
+        raise TypeError(f"{function}(): argument '{name}' must be bool, not {type(value).__name__}")
+
+
 def as_int(value: Any) -> int:
     """A whole number of any class as an int."""
     return value if value.__class__ is int else operator.index(value)
@@ -473,4 +504,4 @@ def infer_view_shape(requested: Any, count: int) -> Size:
             known = count
     if known != count:
         raise RuntimeError(f"shape '{shape}' is invalid for input of size {count}")
-    return Size(shape)
+    return sized(shape)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import OutOfMemoryError
 from .heap_types import untracked
+
+# What pickles of PyTorch's tensors call, by this name; `_utils` has it.
+_load_from_bytes: Callable[[bytes], Any]
 
 ALIGNMENT = 64
 SLAB = 1 << 16

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import devices, dtypes, formats, printing
+from . import devices, dtypes, errors, formats, printing
 from .absent import Missing, is_missing, missing_methods
 from .dtypes import dtype
 from .graph import copies, record, write
@@ -23,8 +23,10 @@ from .graph.state import State, observers, state
 from .graph.view import current_fn
 from .schedule import settle as scheduling
 from .schedule.jit import native
-from .shapes import Size
+from .shapes import Size, check_bool
 from .storage import Export, Storage, Version
+
+MOST_AXES_OF_NUMPY = 64
 
 
 class ItemContext(NamedTuple):
@@ -160,13 +162,16 @@ class Tensor(TensorBase):
             >>> adjit.zeros(2, 3).size(), adjit.zeros(2, 3).size(-1)
             (adjit.Size([2, 3]), 3)
         """
+        shape = self._spec.shape
         if dim is None:
-            return self._spec.shape
+            return shape
+        if dim.__class__ is int and -len(shape) <= dim < len(shape):
+            return tuple.__getitem__(shape, dim)
         from .shapes import wrap_dim
 
         if not self._spec.ndim:
             raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
-        return self._spec.shape[wrap_dim(dim, self._spec.ndim)]
+        return shape[wrap_dim(dim, self._spec.ndim)]
 
     @property
     def ndim(self) -> int:
@@ -495,6 +500,8 @@ class Tensor(TensorBase):
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value is not True and value is not False:
+            raise RuntimeError("requires_grad must be a bool")
         if value and self.grad_fn is not None:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         if value and not self._spec.dtype.is_floating_point:
@@ -513,7 +520,8 @@ class Tensor(TensorBase):
             >>> adjit.ones(2).requires_grad_()
             tensor([1., 1.], requires_grad=True)
         """
-        value = bool(requires_grad)
+        check_bool("requires_grad_", "requires_grad", requires_grad)
+        value = requires_grad
         if state.inside or state.levels:
             raise RuntimeError(IN_TRANSFORM)
         if self.grad_fn is not None and not value:
@@ -854,16 +862,9 @@ class Tensor(TensorBase):
     def _of_class(self, cls: type[Any]) -> Any:
         """The same handle as one of another class: a leaf is another leaf."""
         made = record.new_tensor(cls)
-        for field in (
-            "_storage",
-            "_spec",
-            "_offset",
-            "_version_counter",
-            "_needs_grad",
-            "_edge",
-            "_view_of",
-        ):
-            setattr(made, field, getattr(self, field))
+        made._storage, made._spec, made._offset = self._storage, self._spec, self._offset
+        made._version_counter, made._view_of = self._version_counter, self._view_of
+        made._needs_grad, made._edge = self._needs_grad, self._edge
         made._autograd_meta = None
         if not cls._uninitialized:
             record.tensor_classes.add(cls)
@@ -909,6 +910,7 @@ class Tensor(TensorBase):
             >>> adjit.tensor([1., 2.]).numpy()
             array([1., 2.], dtype=float32)
         """
+        check_bool("numpy", "force", force)
         if state.grad and self.requires_grad and not force:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
@@ -976,6 +978,8 @@ class Tensor(TensorBase):
             >>> adjit.tensor([[1, 2], [3, 4]]).tolist()
             [[1, 2], [3, 4]]
         """
+        if self._spec.ndim > MOST_AXES_OF_NUMPY:
+            return [part.tolist() for part in self.unbind(0)]
         return self._values().tolist()
 
     @_reading("is_true")
@@ -1001,11 +1005,9 @@ class Tensor(TensorBase):
         if self._spec.numel != 1:
             raise ValueError("only one element tensors can be converted to Python scalars")
         if self.requires_grad:
-            warnings.warn(
+            errors.warn_once(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
-                "behavior.\nConsider using tensor.detach() first.",
-                UserWarning,
-                stacklevel=3,
+                "behavior.\nConsider using tensor.detach() first."
             )
         return self.item()
 
@@ -1046,8 +1048,13 @@ class Tensor(TensorBase):
         kind = type(self)
         is_plain = "_is_plain" in vars(kind) or kind in tracers
         prefix = "tensor(" if is_plain else f"{kind.__name__}("
+        around, shape = self._spec.ndim - MOST_AXES_OF_NUMPY, self._spec.shape
+        if around > 0 and self._spec.numel and set(shape[:around]) == {1}:
+            values = self.detach().reshape(shape[around:])._values()
+        else:
+            values, around = self._values(), 0
         return printing.tensor_repr(
-            self._values(),
+            values,
             dtype_name=repr(self._spec.dtype),
             is_default_dtype=self._spec.dtype is dtypes.get_default_dtype(),
             requires_grad=self.requires_grad,
@@ -1055,6 +1062,7 @@ class Tensor(TensorBase):
             prefix=prefix,
             device=self._shown_device(),
             tangent=tangent,
+            around=around,
         )
 
     def _shown_fn(self) -> str | None:
@@ -1170,6 +1178,40 @@ class StorageView:
 
     size = __len__ = nbytes
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorageView) and self._cdata == other._cdata
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    @property
+    def _cdata(self) -> int:
+        """A number that tensors on the same memory have in common."""
+        return id(self._tensor._storage)
+
+    @property
+    def device(self) -> devices.device:
+        """Where the bytes are."""
+        return self._tensor.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether they are on a GPU."""
+        return self.device.type == "cuda"
+
+    def is_shared(self) -> bool:
+        """Whether other processes can look at them."""
+        return bool(self._tensor.is_shared())
+
+    def element_size(self) -> int:
+        """The bytes of one element: here elements are bytes."""
+        return 1
+
+    def tolist(self) -> list[Any]:
+        """The bytes as Python numbers."""
+        whole = record.make_tensor(self._tensor._storage, self._tensor._storage.spec, 0)
+        return list(TypedStorage(whole)._elements.detach().cpu().numpy().tobytes())
+
 
 class TypedStorage(StorageView):
     """What `t.storage()` returns: all elements, in the order that strides are about."""
@@ -1183,11 +1225,6 @@ class TypedStorage(StorageView):
     def dtype(self) -> dtype:
         """The dtype of the elements."""
         return self._tensor.dtype
-
-    @property
-    def device(self) -> devices.device:
-        """Where they are."""
-        return self._tensor.device
 
     def element_size(self) -> int:
         """The bytes of one element."""

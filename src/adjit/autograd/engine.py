@@ -8,12 +8,15 @@ at once.
 
 from __future__ import annotations
 
+import functools
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from .. import devices, gpu
 from ..graph import record
 from ..graph.copy_slices import WrittenRegion
 from ..graph.fastpath import Runtime, basic, runtime
@@ -263,6 +266,9 @@ def _advance(
     accumulate: Any,
     keep: bool,
     captured: dict[tuple[GradNode, int], Any] | None,
+    useful: set[GradNode] | None,
+    goals: set[GradNode],
+    targets: set[tuple[GradNode, int]],
 ) -> None:
     """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
 
@@ -321,6 +327,7 @@ class Walk:
         self.captured: dict[tuple[GradNode, int], Any] = {}
         self.sums: set[GradNode] = set()  # where gradients wait to be summed
         self.is_whole = targets is None and (state.walk is None or state.walk.is_whole)
+        self.depth = 0 if state.walk is None else state.walk.depth + 1  # how many are around it
         self.current: GradNode | None = None  # the node whose hooks run
         self.traced = (
             False  # whether tracers are among the gradients, with which machine code does nothing
@@ -407,13 +414,13 @@ class Walk:
         sums, targets = self.sums, self.targets
         captured = self.captured if goals else None  # where all the leaves are goals
         keep, checks_for_nan = self.keep, state.anomaly
-        plain = useful is None and not (
-            checks_for_nan or state.grad or observers
-        )  # all targets are leaves
+        plain = not (checks_for_nan or state.grad or state.inference or observers)
         learned = None
         while waiting:
             if plain and not self.traced:
-                advance(order, waiting, sums, self.accumulate, keep, captured)
+                advance(
+                    order, waiting, sums, self.accumulate, keep, captured, useful, goals, targets
+                )
                 if not waiting:
                     break
                 if order[-1] is not learned and self.learns(order[-1]):
@@ -462,14 +469,14 @@ class Walk:
                 if edge is None or g is None:
                     continue
                 parent, nr = edge
+                if useful is not None and parent not in useful and edge not in targets:
+                    continue
                 outputs = parent.outputs
                 if not is_bare(g):
                     if g._spec is not spec:
                         g = unbroadcast_and_cast(g, spec)
                 elif outputs[nr] is not spec:
                     g = as_tensor(g, spec)
-                if useful is not None and parent not in useful and edge not in targets:
-                    continue
                 found = waiting.get(parent)
                 if found is None:
                     waiting[parent] = found = [g] if len(outputs) == 1 else [None] * len(outputs)
@@ -620,6 +627,39 @@ def checked_for_nan(fn: GradNode, grads: list[Any]) -> list[Any]:
     return results
 
 
+# How many backward passes inside of each other have one thread: as many as in PyTorch. Python allows some 1000
+# calls in each other, of which a pass and the function that calls it take several.
+MOST_NESTED = 60
+
+
+def _on_another_stack(run: Callable[[], list[Any] | None]) -> list[Any] | None:
+    """What a backward pass gives, in a thread that is in the state of this one, which waits for it."""
+    of_thread = (state, devices.current, gpu._streams)
+    here = [vars(part) for part in of_thread]
+    made: list[list[Any] | None] = []
+
+    def there() -> None:
+        for part, found in zip(of_thread, here, strict=True):
+            vars(part).update(found)
+        state.moved += 1
+        try:
+            made.append(run())
+        except BaseException as error:
+            failed.append(error)
+
+    failed: list[BaseException] = []
+    thread = threading.Thread(target=there, name="backward inside of others")
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as error:
+            failed.append(error)
+    if failed:
+        raise failed[-1]
+    return made[0]
+
+
 def run_backward(
     roots: Sequence[Any],
     grads: Sequence[Any],
@@ -634,6 +674,11 @@ def run_backward(
     Without `targets`, leaves accumulate. With them only the way to them is walked: where it `accumulates`,
     those that are leaves do, else their gradients are returned, None for those that no gradient reached.
     """
+    if state.walk is not None and state.walk.depth + 1 >= MOST_NESTED * (1 + state.moved):
+        again = functools.partial(
+            run_backward, keep=keep, create=create, targets=targets, accumulates=accumulates
+        )
+        return _on_another_stack(functools.partial(again, roots, grads))
     edges = [record.edge_of(root) for root in roots]
     starts = [(edge, g) for edge, g in zip(edges, grads, strict=True) if edge is not None]
     wanted = None if targets is None else [record.edge_of(t) for t in targets]

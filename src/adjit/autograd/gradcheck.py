@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from ..dtypes import float64
 from ..ops.creation import tensor, zeros_like
+from ..ops.joining import stack
+from ..ops.random import randn_like
 from ..tensor import Tensor
 from .api import grad
 from .dual import DualLevel
@@ -74,7 +76,9 @@ def gradcheck(
         nondet_tol: how much two backwards of the same may differ.
         check_undefined_grad: check that outputs without a gradient are taken for zeros.
         check_grad_dtypes: check that gradients have the dtypes of their inputs.
-        check_batched_grad, check_batched_forward_grad: must be False.
+        check_batched_grad: check that gradients of several vectors at once, as `is_grads_batched` and
+            `vmap` compute them, are those of each.
+        check_batched_forward_grad: must be False.
         check_forward_ad: check the tangents that forward mode gives.
         check_backward_ad: check the gradients that backward gives.
         fast_mode: compare one random projection of each Jacobian, not all of its entries.
@@ -84,7 +88,7 @@ def gradcheck(
         GradcheckError: a gradient is wrong.
         ValueError: no input requires a gradient.
         RuntimeError: an input overlaps itself.
-        NotImplementedError: a check of batched gradients.
+        NotImplementedError: a check of batched tangents.
 
     Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
@@ -103,14 +107,10 @@ def gradcheck(
         raise AssertionError(
             "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
         )
-    for option, given in (
-        ("check_batched_forward_grad", check_batched_forward_grad),
-        ("check_batched_grad", check_batched_grad),
-    ):
-        if given:
-            raise NotImplementedError(
-                f"gradcheck: {option}=True is not supported: derivatives are checked one at a time."
-            )
+    if check_batched_forward_grad:
+        raise NotImplementedError(
+            "gradcheck: check_batched_forward_grad=True is not supported: tangents are checked one at a time."
+        )
     settings = _Settings(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode)
     try:
         tensors = _as_tuple(inputs)
@@ -118,7 +118,7 @@ def gradcheck(
         if check_forward_ad:
             _compare_forward(func, tensors, settings)
         if check_backward_ad:
-            _check(func, tensors, settings, check_undefined_grad)
+            _check(func, tensors, settings, check_undefined_grad, check_batched_grad)
     except GradcheckError:
         if raise_exception:
             raise
@@ -160,7 +160,7 @@ def gradgradcheck(
         nondet_tol: how much two backwards of the same may differ.
         check_undefined_grad: check that outputs without a gradient are taken for zeros.
         check_grad_dtypes: check that gradients have the dtypes of their inputs.
-        check_batched_grad: must be False.
+        check_batched_grad: as in `gradcheck`.
         check_fwd_over_rev, check_rev_over_rev: check the tangents of gradients, their gradients.
         fast_mode: compare one random projection of each Jacobian, not all of its entries.
         masked: accepted; it concerns sparse tensors.
@@ -169,7 +169,6 @@ def gradgradcheck(
         GradcheckError: a gradient is wrong.
         ValueError: no input requires a gradient.
         RuntimeError: an input overlaps itself.
-        NotImplementedError: a check of batched gradients.
 
     Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
@@ -259,11 +258,14 @@ def _array(t: Tensor) -> Array:
 
 
 def _check(
-    func: Func, inputs: tuple[Any, ...], settings: _Settings, check_undefined_grad: bool
-) -> None:
+    func: Func, inputs: tuple[Any, ...], settings: _Settings, check_undefined_grad: bool,
+    check_batched_grad: bool,
+) -> None:  # fmt: skip
     _compare(func, inputs, settings)
     # A function without differentiable outputs has nothing more to check: its slope is zero.
     if differentiable := _differentiable(func(*inputs)):
+        if check_batched_grad:
+            _check_several_at_once(differentiable, inputs)
         _check_multiplies_by_gradient(differentiable, inputs)
         if check_undefined_grad:
             _check_undefined_gradients(func, inputs)
@@ -535,6 +537,40 @@ def _check_multiplies_by_gradient(outputs: tuple[Tensor, ...], inputs: tuple[Any
         ):
             if not wanted:
                 raise GradcheckError(f"grad is incorrect {what}")
+
+
+FAILED_BATCHED_GRAD_MSG = """
+gradcheck or gradgradcheck failed while testing batched gradient computation: gradients of several vectors
+at once, as autograd.grad computes them with is_grads_batched=True and func.vmap does, are not those of each.
+Functions that look at the values of their gradients (item(), if) have none.
+To skip this check, call gradcheck with check_batched_grad=False.
+"""
+
+
+def _check_several_at_once(outputs: tuple[Tensor, ...], inputs: tuple[Any, ...]) -> None:
+    points = [t for t in inputs if _requires_grad(t)]
+    for i, output in enumerate(outputs):
+        vectors = [randn_like(output.detach()) for _ in range(2)]
+        each = [
+            grad(output, points, vector, retain_graph=True, allow_unused=True) for vector in vectors
+        ]
+        try:
+            together = grad(
+                output, points, stack(vectors), retain_graph=True, allow_unused=True, is_grads_batched=True,
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise GradcheckError(
+                f"While computing batched gradients, got: {error}\n\n{FAILED_BATCHED_GRAD_MSG}"
+            ) from error
+        for j, (found, *wanted) in enumerate(zip(together, *each, strict=True)):
+            zeros = zeros_like(points[j].detach())
+            expected = stack([zeros if g is None else g for g in wanted])
+            found = zeros.expand(expected.shape) if found is None else found
+            if not np.allclose(_array(found), _array(expected)):
+                raise GradcheckError(
+                    f"For output {i} and input {j}:\n\n{FAILED_BATCHED_GRAD_MSG}\n\nGot:\n{found}\n\n"
+                    f"Expected:\n{expected}"
+                )
 
 
 class _Undefined(Function):

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..graph.state import be_careful, modes_used, record_gradients, state
+from ..graph.state import be_careful, infer, record_gradients, state
+from ..shapes import check_bool
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
@@ -109,7 +110,7 @@ class enable_grad(no_grad):
     """
 
     def __enter__(self) -> Self:
-        self.before = record_gradients(not state.inference)
+        self.before = record_gradients(True)
         return self
 
 
@@ -125,8 +126,9 @@ class set_grad_enabled(_Mode):
     """
 
     def __init__(self, mode: bool) -> None:
-        self.mode = bool(mode)
-        self.before = record_gradients(self.mode)
+        check_bool("set_grad_enabled", "enabled", mode)
+        self.mode = mode
+        self.before = record_gradients(mode)
 
     def __call__(self, function: _F) -> _F:
         record_gradients(self.before)
@@ -165,13 +167,14 @@ class inference_mode(_Mode):
         return type(self)(self.mode)
 
     def __enter__(self) -> Self:
-        self.before = record_gradients(not self.mode), state.inference
-        modes_used[:] = [True]
-        state.inference = self.mode
+        was_graded, was_on = state.grad, infer(self.mode)
+        record_gradients(not self.mode)
+        self.before = was_graded, was_on
         return self
 
     def __exit__(self, *_: Any) -> None:
-        recorded, state.inference = self.before
+        recorded, was_on = self.before
+        infer(was_on)
         record_gradients(recorded)
 
 

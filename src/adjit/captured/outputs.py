@@ -11,7 +11,6 @@ from ..autograd.modes import no_grad
 from ..errors import CallSite
 from ..graph import record
 from ..graph.node import NO_GRAD, Meta, Node
-from ..graph.state import state
 from ..graph.view import strided
 from ..schedule.planning.recipe import Recipe
 from ..storage import Storage
@@ -139,7 +138,8 @@ class BlockTensor(NamedTuple):
 
     def around(self, value: Any) -> Any:
         """The tensor with a value in its block."""
-        return record.make_tensor(record.make_storage(value, self.whole), self.spec, self.offset)
+        storage = record.make_storage(value, self.whole)
+        return record.make_tensor(storage, self.spec, self.offset, record.new_counter())
 
 
 class Effect(NamedTuple):
@@ -207,5 +207,4 @@ class OutputBuilder:
         if storage is None:
             storage = record.make_storage(self.value_of(left.slot), left.whole)
             self.storages[left.storage] = storage
-        counter = record.INFERENCE if state.inference else None
-        return record.make_tensor(storage, left.spec, left.offset, counter)
+        return record.make_tensor(storage, left.spec, left.offset, record.new_counter())

@@ -18,7 +18,6 @@ from ..dtypes import float32
 from ..graph import record
 from ..graph.fastpath import Fallback, Runtime, runtime
 from ..graph.node import Meta, Spec
-from ..graph.state import state
 from ..schedule import deferred
 from ..schedule.jit import native
 from ..schedule.settle import (
@@ -447,7 +446,6 @@ class Replay:
             and len(owners) + len(cleared) == len(self.grads)
             and all(id(left) in numbers or is_constant(left) for left in self.results)
             and not self.counted
-            and not state.inference
         )
         if not self.is_plain:
             return

@@ -16,6 +16,7 @@ from ..dtypes import on_default_change
 from ..schedule.settle import settle
 from . import wrong_types
 from .calls import short
+from .generators import by_generator
 from .levels import level_of, tracers
 from .links import links_of
 from .node import TensorBase
@@ -46,20 +47,27 @@ def composed(function: _F) -> _F:
     """
     run = cast(Callable[..., Results], function)
     composition = _Composition(run)
+    has_flags = bool(wrong_types.flags(run))
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
+        if has_flags:
+            wrong_types.check_flags(run, run.__name__, args, kwargs)
         try:
             return composition.called(args, kwargs)
         except Exception:
-            wrong_types.tell(run, run.__name__, args, kwargs)
+            if said := wrong_types.tell(run, run.__name__, args, kwargs):
+                return said[0]
             raise
 
     def with_history(*args: Argument, **kwargs: Argument) -> Results:
+        if has_flags:
+            wrong_types.check_flags(run, run.__name__, args, kwargs)
         try:
             return composition.recorded(args, kwargs)
         except Exception:
-            wrong_types.tell(run, run.__name__, args, kwargs)
+            if said := wrong_types.tell(run, run.__name__, args, kwargs):
+                return said[0]
             raise
 
     known = composition.known
@@ -88,8 +96,10 @@ class _Composition:
     def called(self, args: Arguments, kwargs: NamedArguments) -> Results:
         """What the function gives."""
         known = self.known
+        if drawn := by_generator(self.short, args, kwargs):
+            return drawn[0]
         traced = bool(tracers) and level_of((*args, *kwargs.values())) is not None
-        if traced or state.levels or not usable():
+        if traced or state.levels or state.attentive or not usable():
             return _first_of(known.function(*args, **kwargs))
         if state.grad and (_is_wanted(args) or _is_wanted(kwargs.values())):
             return self.recorded(args, kwargs)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from .. import errors
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
+from ..shapes import is_dense
 from . import record, write
 from .levels import is_traced, tracers
 from .links import links_of
@@ -115,7 +116,7 @@ def _edge_of(
 class GradedAssignment(NamedTuple):
     """How the elements of one tensor become a part of another one, of which gradients are wanted."""
 
-    writing: Recipe
+    writing: Recipe | None  # None where its value becomes that of all the memory, as it is
     region: WrittenRegion
     inputs: Specs  # of the backward node
     outputs: Specs
@@ -141,26 +142,57 @@ graded_assignments: dict[tuple[Spec, Spec, Spec, int], GradedAssignment] = {}
 def can_assign(t: TensorBase, source: TensorBase) -> bool:
     """Whether a view of a plain tensor can take over what another tensor shows, as it lies there, and somebody
     may ask for gradients."""
-    info, spec, given, storage = t._view_of, t._spec, source._spec, t._storage
+    spec, given = t._spec, source._spec
+    is_alike = given.dtype is spec.dtype and given.device is spec.device
+    is_alike &= given.shape == spec.shape or not given.shape
+    other = source._storage
+    if not is_alike or not _is_part_of_plain(t, record.needs_grad(source)):
+        return False
+    if other is t._storage or other.shared:
+        return False
+    if _is_taken_over(given, spec, t._storage.spec):
+        return write.is_all(source)
+    return given.contiguous and (
+        write.assignment_of(given, spec, t._storage.spec).direct is not None
+    )
+
+
+def _is_taken_over(given: Spec, part: Spec, whole: Spec) -> bool:
+    """Whether a value that lies as a view does can be that of its memory, all of which the view shows."""
+    lies_alike = given.shape == part.shape and given.strides == part.strides
+    return lies_alike and part.numel == whole.numel and is_dense(part.shape, part.strides)
+
+
+def can_assign_number(t: TensorBase) -> bool:
+    """Whether each element of a view of a plain tensor of which somebody may ask for gradients can become a
+    number."""
+    spec = t._spec
+    if not _is_part_of_plain(t, False) or not spec.dtype.is_floating_point:
+        return False
+    return write.assignment_of(write.number_of(spec).spec, spec, t._storage.spec).direct is not None
+
+
+def _is_part_of_plain(t: TensorBase, is_graded: bool) -> bool:
+    """Whether this is a view of a plain tensor that is in a graph, or comes into one by what `is_graded`."""
+    info, spec, storage = t._view_of, t._spec, t._storage
     if info is None or info.kind or not state.grad:
         return False
-    base, other = info.base, source._storage
+    base = info.base
     is_plain = base._spec is storage.spec and not base._offset and t._version_counter is storage
     is_plain &= base._autograd_meta is None or not base._autograd_meta.retains_grad
-    is_alike = (
-        given.shape == spec.shape and given.dtype is spec.dtype and given.device is spec.device
-    )
     return (
-        (base._needs_grad or record.needs_grad(source))
+        (base._needs_grad or is_graded)
         and is_plain
-        and is_alike
-        and given.contiguous
         and bool(spec.numel)
-        and not (other is storage or storage.shared or other.shared)
+        and not storage.shared
         and not links_of(storage)
         and not write.is_overlapping(spec)  # machine code takes what is known for allowed
-        and write.assignment_of(given, spec, storage.spec).direct is not None
     )
+
+
+def assign_number(t: TensorBase, value: float) -> None:
+    """Write a number into a view, and make that a part of the history; `can_assign_number` says which."""
+    assign(t, write.number_for(t, value))
 
 
 def assign(t: TensorBase, source: TensorBase) -> None:
@@ -170,7 +202,9 @@ def assign(t: TensorBase, source: TensorBase) -> None:
     base = info.base
     found = _assignment(source._spec, t._spec, storage.spec, t._offset)
     edge = _edge_of(base, source, found.region, found.inputs, found.outputs)
-    value = write.recorded(record.node_on(found.writing, (t, source)))
+    value = source._storage.value
+    if found.writing is not None:
+        value = write.recorded(record.node_on(found.writing, (t, source)))
     (
         storage.value, storage.version, storage.call_site, base._edge, base._needs_grad, t._needs_grad,
         info.version,
@@ -183,8 +217,10 @@ def _assignment(given: Spec, part: Spec, whole: Spec, offset: int) -> GradedAssi
     key = given, part, whole, offset
     found = graded_assignments.get(key)
     if found is None:
-        writing = write.assignment_of(given, part, whole).direct
-        assert writing is not None
+        writing = None
+        if not _is_taken_over(given, part, whole):
+            writing = write.assignment_of(given, part, whole).direct
+            assert writing is not None
         if len(graded_assignments) >= record.MAX_RECIPES:
             graded_assignments.clear()
         region = written_region(whole, part, offset)

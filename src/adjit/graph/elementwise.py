@@ -27,7 +27,7 @@ from .inplace import write_out
 from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
 from .op_record import Number, OpKey, OpRecord
 from .other_sizes import OtherSizes
-from .record import is_tensor, plain_number
+from .record import is_tensor, plain_number, tensor_classes
 from .registry import registry
 from .saved import unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
@@ -141,6 +141,9 @@ class Elementwise(native.Native):
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
         # The operands in the order in which the order of their axes counts; () for results in C order.
         self.laid_by: Sequence[int] = range(self.arity)
+        # The operands that may not be numbers. The library itself calls its ops with any.
+        self.tensors_only: Sequence[int] = ()
+        self._for_users: Elementwise | None = None
 
     def register(self) -> Elementwise:
         """Enter it among the ops of the library, and the functions that bodies may call."""
@@ -162,20 +165,25 @@ class Elementwise(native.Native):
                 f"{self.name}.vjp: expected the parameters g and any of {sorted(known - {'g'})}, "
                 f"got {names}"
             )
-        self.back = back
-        self.differentiable = True
+        for op in filter(None, (self, self._for_users)):
+            op.back, op.differentiable = back, True
         return self
 
     def __call__(self, *operands: Argument, **attributes: Argument) -> NewTensor:
-        if not attributes:
-            if len(operands) == self.direct:
-                return self.record(*operands)
-            if len(operands) == self.arity + len(self.attributes):
-                if self.name in old_orders.SCALED:
-                    return self.apply(operands, {})
-                given = operands[self.arity :]
-                return elementwise_recorder()(self, operands[: self.arity], given, False)
-        return self.apply(operands, attributes)
+        try:
+            if not attributes:
+                if len(operands) == self.direct:
+                    return self.record(*operands)
+                if len(operands) == self.arity + len(self.attributes):
+                    if self.name in old_orders.SCALED:
+                        return self.apply(operands, {})
+                    given = operands[self.arity :]
+                    return elementwise_recorder()(self, operands[: self.arity], given, False)
+            return self.apply(operands, attributes)
+        except TypeError:
+            if said := wrong_types.tell(self.body.function, self.name, operands, attributes):
+                return said[0]
+            raise
 
     def record_known(self, operands: Arguments, attributes: Arguments, over: bool) -> NewTensor:
         """Record a call of which the op record is known by now, in the shortest way."""
@@ -241,6 +249,15 @@ class Elementwise(native.Native):
         variant.record = variant._recorder()
         variant._compile()
         return variant
+
+    def for_users(self, numbers: Sequence[str]) -> Elementwise:
+        """The op as users call it: of several operands, only those of these names may be numbers."""
+        refused = [k for k, p in enumerate(self.params) if p not in numbers]
+        if self.arity < 2 or not refused:
+            return self
+        made = self._for_users = self.variant(self.backward_name)
+        made.tensors_only = refused
+        return made
 
     def _compile(self) -> None:
         """Have the usual calls go to machine code."""
@@ -364,6 +381,12 @@ class Choice(native.Native):
     def __init__(self, choose: Callable[..., tuple[Elementwise, Arguments, Arguments]]) -> None:
         functools.update_wrapper(self, choose)
         self.name, self.choose = choose.__name__, choose
+        self._tensors = [
+            (p.place, p.name)
+            for p in wrong_types.parameters(choose)
+            if not (p.takes_none or p.takes_number)
+        ]
+        self._has_flags = bool(wrong_types.flags(choose))
         # What it picks for two operands and nothing else.
         self.for_two_operands: Elementwise | None = None
         self.chosen: dict[Signature, Chosen] = {}  # so far, by what the arguments look like
@@ -378,13 +401,22 @@ class Choice(native.Native):
         try:
             made = self._recorded(args, kwargs, over, out is None)
         except Exception:
-            wrong_types.tell(self.choose, self.name, args, kwargs)
+            if said := wrong_types.tell(self.choose, self.name, args, kwargs):
+                return said[0]
             raise
         return made if out is None else write_out(self.name, out, made)
 
     def _recorded(
         self, args: Arguments, kwargs: NamedArguments, over: bool, may_remember: bool
     ) -> NewTensor:
+        for place, name in self._tensors:
+            value = args[place] if place < len(args) else kwargs.get(name)
+            if value.__class__ not in tensor_classes and (
+                said := wrong_types.tell(self.choose, self.name, args, kwargs)
+            ):
+                return said[0]
+        if self._has_flags:
+            wrong_types.check_flags(self.choose, self.name, args, kwargs)
         before, state.deterministic = state.deterministic, True
         try:
             op, operands, attributes = self.choose(*args, **kwargs)

@@ -49,7 +49,7 @@ from .record import (
 )
 from .saved import NUMBERS, examine, keep, pack
 from .signature import Argument
-from .state import modes_used, state
+from .state import inference_used, inferring, modes_used, state
 
 
 def recorder(op: ElementwiseOp) -> Callable[..., NewTensor]:
@@ -124,7 +124,7 @@ def elementwise(
     if requires_grad and state.grad:
         attach(op, op_record, operands, scalars, out)
     pending.append(node)
-    if shared or modes_used or len(pending) >= MAX_PENDING:
+    if shared or inferring or modes_used or len(pending) >= MAX_PENDING:
         after(out, shared)
     return out
 
@@ -165,6 +165,10 @@ def plan(
     the classes of numbers; remembered for the next time."""
     if Spec not in map(type, key):
         raise no_tensor(op.name, "input", 1, operands[0])
+    for k in op.tensors_only:
+        if not isinstance(key[k], Spec):
+            name = op.params[k]
+            raise no_tensor(op.name, PYTORCH_NAMES.get(name, name), k + 1, operands[k])
     if current() is not None:
         return planned(op, _described(key))
     found = form_of(key)
@@ -387,7 +391,7 @@ def together(
     for op, op_record, out in zip(ops, found, made, strict=True):
         attach(op, op_record, operands, scalars, out)
     shared = sum([t._storage.shared for t in tensors])
-    if shared or modes_used or len(pending) >= MAX_PENDING:
+    if shared or inferring or modes_used or len(pending) >= MAX_PENDING:
         for out in made:
             after(out, shared)
     return tuple(made)
@@ -435,5 +439,5 @@ def attach(
     give_history(out, fn)
     if recipe.large and len(fn.saved) and not state.saving:
         deferred.track_saved(fn)
-    if modes_used:
+    if modes_used or inference_used:
         examine(fn)

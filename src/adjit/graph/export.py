@@ -22,7 +22,7 @@ from .operation import Operation
 from .record import check_tensor
 from .signature import Argument, Arguments, NamedArguments
 from .trace import Results
-from .wrong_types import check_operands, explaining, tell
+from .wrong_types import Said, explaining, tell, tell_operands
 
 Function = Callable[..., Any]  # of what users hand in: an op, or a function around ops
 
@@ -81,6 +81,7 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
+    numbers: Sequence[str] = (),
 ) -> Callable[[_F], _F]: ...
 
 
@@ -94,6 +95,7 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
+    numbers: Sequence[str] = (),
 ) -> Any:
     """Give an op its public names.
 
@@ -105,9 +107,12 @@ def export(
             "function" for that and the function `adjit.<name>_`, "only" for the function alone.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
+        numbers: the operands of an elementwise op of several that may be Python numbers too, as PyTorch has
+            overloads for them. Users have to give tensors for the others; the library itself need not.
     """
 
-    def register(f: Function) -> Function:
+    def register(op: Function) -> Function:
+        f = op.for_users(numbers) if isinstance(op, Elementwise) else op
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
         known = remembering.get(f)
@@ -144,7 +149,7 @@ def export(
                     add_method(f"{n}_", writing)
                 if inplace is not True:
                     target[f"{n}_"] = _publish(writing, module, f"{n}_")
-        return f
+        return op
 
     target, module = globals()["namespace"][namespace], f"adjit.{namespace}".rstrip(".")
     return register if function is None else register(function)
@@ -164,7 +169,8 @@ def as_method(f: Function, name: str) -> Function:
                 try:
                     return recorded(self, other)
                 except Exception:
-                    _tell(f, name, (self, other), {})
+                    if said := _tell(f, name, (self, other), {}):
+                        return said[0]
                     raise
 
             return compiled(f, _named(method2, f, name))
@@ -179,7 +185,8 @@ def as_method(f: Function, name: str) -> Function:
         try:
             return f(self, *args, **kwargs)
         except Exception:
-            _tell(f, name, (self, *args), kwargs)
+            if said := _tell(f, name, (self, *args), kwargs):
+                return said[0]
             raise
 
     named = _named(method, getattr(f, "__wrapped__", f), name)
@@ -190,18 +197,14 @@ def as_method(f: Function, name: str) -> Function:
     return choosing(f.chosen, named) if isinstance(f, Choice) else named
 
 
-def _tell(f: Function, name: str, args: Arguments, kwargs: NamedArguments) -> None:
-    """Say which argument of a method is no tensor, if one should be."""
+def _tell(f: Function, name: str, args: Arguments, kwargs: NamedArguments) -> Said:
+    """Say which argument of a method is no tensor, if one should be, or what that says itself."""
     if isinstance(f, Elementwise):
-        check_operands(f.params, name, args, is_method=True)
-    else:
-        tell(
-            f.choose if isinstance(f, Choice) else inspect.unwrap(f),
-            name,
-            args,
-            kwargs,
-            is_method=True,
+        return tell_operands(
+            f.params, name, args, kwargs, is_method=True, tensors_only=f.tensors_only
         )
+    function = f.choose if isinstance(f, Choice) else inspect.unwrap(f)
+    return tell(function, name, args, kwargs, is_method=True)
 
 
 def _named(method: Function, f: Function, name: str) -> Function:
@@ -233,7 +236,8 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
             return write(self, args, kwargs)
         except Exception:
             check_tensor(f"{name}_", "input", 1, self)
-            _tell(f, f"{name}_", (self, *args), kwargs)
+            if said := _tell(f, f"{name}_", (self, *args), kwargs):
+                return said[0]
             raise
 
     method.__name__ = f"{name}_"
@@ -302,7 +306,8 @@ def with_out(f: Function, name: str) -> Function:
         try:
             made = f(*args, **kwargs)
         except Exception:
-            tell(f, name, args, kwargs)
+            if said := tell(f, name, args, kwargs):
+                return said[0]
             raise
         return made if out is None else inplace.write_out(name, out, made)
 

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
 from . import calls, wrong_types
+from .generators import by_generator
 from .levels import Level, innermost, is_traced, tracers
 from .node import TensorBase
 from .operation import (
@@ -161,10 +162,14 @@ def factory(function: _F, *, for_users: bool = False) -> _F:
 
     @functools.wraps(function)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
+        if "generator" in kwargs and (drawn := by_generator(made, args, kwargs)):
+            return drawn[0]
+        wrong_types.check_flags(function, function.__name__, args, kwargs)
         try:
             return make(args, kwargs)
         except Exception:
-            wrong_types.tell(function, function.__name__, args, kwargs)
+            if said := wrong_types.tell(function, function.__name__, args, kwargs):
+                return said[0]
             raise
 
     made = calls.short(calls_of(memory.calls, memory.sizes), fallback)

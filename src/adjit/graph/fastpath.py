@@ -21,9 +21,9 @@ from . import cycles, elementwise_record, op_record, record
 from .node import MULTIPLE, NO_GRAD, GradNode, LeafKind, Node, Spec, View, attached, counter, leaves
 from .op_record import ElementwiseOp, MemoryOfSizes, OpKey, OpRecord
 from .other_sizes import FormsContext, forms
-from .saved import NUMBERS, SavedPairs
+from .saved import NUMBERS, SavedPairs, attend
 from .signature import Signature
-from .state import Sites, State, modes_used, observers, state, unrecorded
+from .state import Sites, State, inferring, modes_used, observers, state, unrecorded
 
 native.register_layout(
     STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype,
@@ -75,6 +75,7 @@ class Runtime(NamedTuple):
     pending: list[Node]
     observers: list[Sites]
     modes_used: list[object]
+    inferring: list[None]
     state: State
     inference_counter: Version  # of inference tensors
     sequence: Iterator[int]  # gives the numbers of backward nodes
@@ -82,6 +83,8 @@ class Runtime(NamedTuple):
     grad_switch: str  # names of switches of the state
     inference_switch: str
     careful_switch: str
+    attentive_switch: str
+    attend: Callable[[GradNode], None]
     accumulator: str  # the name of a method of tensors
     forms: FormsContext
     none: None
@@ -128,6 +131,7 @@ def runtime() -> Runtime:
         pending=pending,
         observers=observers,
         modes_used=modes_used,
+        inferring=inferring,
         state=state,
         inference_counter=record.INFERENCE,
         sequence=counter,
@@ -135,6 +139,8 @@ def runtime() -> Runtime:
         grad_switch=native.named(State, "grad"),
         inference_switch=native.named(State, "inference"),
         careful_switch=native.named(State, "careful"),
+        attentive_switch=native.named(State, "attentive"),
+        attend=attend,
         accumulator=native.named(record.Tensor, "_accumulator"),
         forms=forms,
         none=None,
@@ -219,6 +225,8 @@ class AdoptContext(NamedTuple):
     runtime: Runtime
     fallback: Fallback
     writes: Mapping[Key, Recipe]  # what writes regions
+    graded_assignments: Mapping[Key, object]  # and those of tensors in a graph
+    slices_op: object  # of the backward nodes of these
 
 
 class CopyContext(NamedTuple):
@@ -227,6 +235,10 @@ class CopyContext(NamedTuple):
     runtime: Runtime
     fallback: Fallback
     assignments: Mapping[Key, object]
+    graded_assignments: Mapping[Key, object]
+    slices_op: object
+    make: Fallback  # what writes all of a tensor in a graph: the copy
+    adopt: Fallback
 
 
 class AssignContext(NamedTuple):
@@ -239,6 +251,8 @@ class AssignContext(NamedTuple):
     number_assignments: Mapping[Key, object]
     graded_assignments: Mapping[Key, object]
     slices_op: object  # of the backward nodes of those
+    copy: Fallback  # what writes all of a tensor
+    fill: Fallback
 
 
 class FloodContext(NamedTuple):
@@ -312,10 +326,12 @@ def computing(make: Fallback, fallback: Fallback, adopt: Fallback) -> Fallback:
 Decorator = Callable[[Fallback], Fallback]
 
 
-def adopting(writes: Mapping[Key, Recipe]) -> Decorator:
-    """`inplace.adopt`, given the recipes that write regions."""
+def adopting(
+    writes: Mapping[Key, Recipe], graded: Mapping[Key, object], slices_op: object
+) -> Decorator:
+    """`inplace.adopt`, given the recipes that write regions, and how they are written in a graph."""
     return lambda fallback: _adopters.function(
-        fallback, lambda: AdoptContext(runtime(), fallback, writes)
+        fallback, lambda: AdoptContext(runtime(), fallback, writes, graded, slices_op)
     )
 
 
@@ -332,10 +348,16 @@ def constants(
     )
 
 
-def copying(assignments: Mapping[Key, object]) -> Decorator:
-    """The method `copy_`, given how specs become parts of others."""
+def copying(
+    assignments: Mapping[Key, object],
+    graded: Mapping[Key, object],
+    slices_op: object,
+    whole: Callable[[], tuple[Fallback, Fallback]],
+) -> Decorator:
+    """The method `copy_`, given how specs become parts of others, also with backward nodes of an op, and what
+    makes a copy of all and has it adopted."""
     return lambda fallback: _copiers.function(
-        fallback, lambda: CopyContext(runtime(), fallback, assignments)
+        fallback, lambda: CopyContext(runtime(), fallback, assignments, graded, slices_op, *whole())
     )
 
 
@@ -345,16 +367,19 @@ def assigning(
     numbers: Mapping[Key, object],
     graded: Mapping[Key, object],
     slices_op: object,
+    whole: Callable[[], tuple[Fallback, Fallback]],
     fallback: Fallback,
 ) -> Fallback:
-    """The method `__setitem__`, given the one that makes views by keys, and how specs and numbers become
-    parts of others, also with backward nodes of an op."""
+    """The method `__setitem__`, given the one that makes views by keys, how specs and numbers become parts of
+    others, also with backward nodes of an op, and what copies and fills all of a tensor."""
     if not native.is_supported:
         return fallback
     cached = views.context.cached  # type: ignore[attr-defined]
     made: Fallback = _assigners.function(
         fallback,
-        lambda: AssignContext(runtime(), fallback, cached, assignments, numbers, graded, slices_op),
+        lambda: AssignContext(
+            runtime(), fallback, cached, assignments, numbers, graded, slices_op, *whole()
+        ),
     )
     return made
 

@@ -15,10 +15,9 @@ from ..devices import CPU
 from ..formats import contiguous_format
 from ..schedule import settle as scheduling
 from ..schedule.dispatch import Failed
-from ..shapes import Size, is_dense, refuse_written
+from ..shapes import is_dense, refuse_written, sized
 from ..storage import BorrowedMemory, Storage
-from . import elementwise_record, out_dtypes, primitives, record, write
-from .copy_slices import edge_of_slices
+from . import copy_slices, elementwise_record, out_dtypes, primitives, record, write
 from .fastpath import adopters, adopting
 from .levels import innermost, is_traced, level_of, tracers
 from .links import links_of
@@ -44,14 +43,14 @@ def check(t: TensorBase) -> None:
     Raises:
         RuntimeError: with PyTorch's texts.
     """
-    if not state.grad:
-        return
     if t._version_counter is record.INFERENCE and not state.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make "
             "a clone to get a normal tensor before doing inplace update."
             "See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
+    if not state.grad:
+        return
     info = t._view_of
     if info is None:
         if t._needs_grad and t._fn is None:
@@ -99,7 +98,7 @@ def check_overlap(t: TensorBase, inputs: Sequence[Argument]) -> None:
             )
 
 
-@adopting(write.writes)
+@adopting(write.writes, copy_slices.graded_assignments, copy_slices.slices_op)
 def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTensor:
     """Write `made`, the result of an op, into `t`, which takes over its history.
 
@@ -249,6 +248,9 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
     fn, storage, info = made._fn, t._storage, t._view_of
     assert fn is not None
     _keep_old_value(t, fn)
+    if copy_slices.can_assign(t, made):
+        copy_slices.assign(t, made)
+        return
     if storage.shared:
         scheduling.settle()
     value, counter, call_site = (
@@ -262,7 +264,7 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
         rewrite_history(t, made)
         write.settle_written(storage)
         return
-    if counter is storage and t._spec is storage.spec and fn.saved:
+    if counter is storage and t._spec is storage.spec and len(fn.saved):
         # The op's saved result is what was written: a later write must be noticed in backward.
         saved = list(fn.saved)
         for k, kept in enumerate(saved):
@@ -276,7 +278,7 @@ def _store_with_history(t: TensorBase, made: TensorBase) -> None:
             storage.value, counter.version, counter.call_site, t._edge, t._needs_grad, former.retained,
         ) = value, version, call_site, edge, True, retained  # fmt: skip
     else:
-        base, edge = info.base, edge_of_slices(t, made)
+        base, edge = info.base, copy_slices.edge_of_slices(t, made)
         former, retained = retain_by(base, edge)
         (
             storage.value, counter.version, counter.call_site, base._edge, base._needs_grad, t._needs_grad,
@@ -314,7 +316,7 @@ def _rewrite(t: TensorBase, made: TensorBase) -> None:
         former, retained = retain_by(t, edge)
         t._edge, t._needs_grad, former.retained = edge, True, retained
         return
-    base, edge = info.base, edge_of_slices(t, made)
+    base, edge = info.base, copy_slices.edge_of_slices(t, made)
     former, retained = retain_by(base, edge)
     base._edge, base._needs_grad, t._needs_grad, info.version, former.retained = (
         edge, True, True, -1, retained,
@@ -399,9 +401,9 @@ def resize(t: TensorBase, spec: Spec, made: TensorBase | None = None) -> None:
     block = getattr(storage.value, "address", None)  # of what is recorded there is none yet
     if storage.shared or isinstance(block, BorrowedMemory):
         raise RuntimeError("Trying to resize storage that is not resizable")
-    whole = primitives.empty(dense_spec(Size((length,)), spec.dtype, spec.device))._storage
+    whole = primitives.empty(dense_spec(sized((length,)), spec.dtype, spec.device))._storage
     if room:
-        old = dense_spec(Size((room,)), spec.dtype, spec.device)
+        old = dense_spec(sized((room,)), spec.dtype, spec.device)
         adopt(record.make_tensor(whole, old), record.make_tensor(storage, old).clone())
     if made is not None:
         adopt(record.make_tensor(whole, spec, t._offset), made)

@@ -10,7 +10,7 @@ from ..dtypes import dtype
 from ..schedule.jit.cache import instantiate
 from ..schedule.planning.recipe import Fusible, NamedRows, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
-from ..shapes import Size
+from ..shapes import sized
 from ..unknown import current, whole
 from .levels import is_traced, tracers
 from .node import NewTensor, Spec, TensorBase, dense_spec
@@ -144,7 +144,7 @@ def _launch_recipe(
     if fallible:
         fails = fallible if callable(fallible) else _status_error(messages)
     recipe = Recipe(
-        made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind, place) for shape, kind in outputs]),
+        made[0].source.name, inputs, tuple([dense_spec(sized(shape), kind, place) for shape, kind in outputs]),
         made, tuple(map(whole, words)), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
     find_device_steps(recipe)

@@ -14,7 +14,16 @@ from ..dtypes import dtype
 from ..schedule.dispatch import Failed
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
-from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel, same_strides
+from ..shapes import (
+    Shape,
+    Size,
+    contiguous_strides,
+    extent,
+    is_contiguous,
+    numel,
+    same_strides,
+    sized,
+)
 from ..storage import Block, Storage, Version
 from ..unknown import current, inquiries, is_unknown, text_of
 from .ring import Ring
@@ -102,7 +111,7 @@ def spec_of(
     if is_unknown_here and (inquiry := current()) is not None:
         texts = [tuple([text_of(n) for n in part or ()]) for part in (shape, strides, reported)]
         made: Spec = inquiry.shared(
-            (*texts, kind, place), lambda: Spec(Size(shape), tuple(strides), kind, place, reported)
+            (*texts, kind, place), lambda: Spec(sized(shape), tuple(strides), kind, place, reported)
         )
         return made
     key: tuple[object, ...] = (
@@ -114,7 +123,7 @@ def spec_of(
     if spec is None:
         if len(specs) >= MAX_SPECS:
             specs.clear()
-        spec = specs[key] = Spec(Size(shape), tuple(strides), kind, place, reported)
+        spec = specs[key] = Spec(sized(shape), tuple(strides), kind, place, reported)
     return spec
 
 

@@ -16,6 +16,7 @@ from ..dtypes import on_default_change
 from ..unknown import inquiries
 from . import wrong_types
 from .calls import Calls, short
+from .generators import by_generator
 from .levels import level_of, tracers
 from .node import Spec, TensorBase
 from .operation import (
@@ -54,10 +55,15 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
     run = cast(Callable[..., Results], function)
     # What came first where the result was no call of an op: there is nothing to learn then, each time.
     strangers: set[Spec | None] = set()
+    has_flags = bool(wrong_types.flags(run))
 
     @functools.wraps(run)
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
+        if has_flags:
+            wrong_types.check_flags(run, run.__name__, args, kwargs)
         try:
+            if drawn := by_generator(made, args, kwargs):
+                return drawn[0]
             spec = args[0]._spec if args and args[0].__class__ in tensor_classes else None
             is_usual = not tracers or level_of((*args, *kwargs.values())) is None
             may_learn = is_usual and spec not in strangers
@@ -73,7 +79,8 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
                 note_call(known, sizes, args, kwargs, found, in_order)
             out = found.op(*found.args, **found.kwargs)
         except Exception:
-            wrong_types.tell(run, run.__name__, args, kwargs)
+            if said := wrong_types.tell(run, run.__name__, args, kwargs):
+                return said[0]
             raise
         return out[0] if first else out
 

@@ -87,6 +87,7 @@ class ElementwiseOp(GradOp, Protocol):
     back: Body | None
     differentiable: bool
     laid_by: Sequence[int]  # operands, first that whose order of axes counts first; none: C order
+    tensors_only: Sequence[int]  # operands that may not be numbers
     straight: str
     op_records: dict[OpKey, OpRecord]
     saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients

@@ -18,6 +18,7 @@ from ..storage import Storage
 from ..unknown import inquiries
 from . import batching, calls, old_orders, pushing, record, wrong_types
 from .batching import Rule
+from .generators import by_generator
 from .levels import is_traced, level_of, tracers
 from .node import (
     GradContext,
@@ -401,10 +402,13 @@ class Operation(native.Native):
         except Exception:
             if found := old_orders.in_new_order(self.name, args):
                 return self(*found[0], **found[1])
-            wrong_types.tell(self.function, self.name, args, kwargs)
+            if said := wrong_types.tell(self.function, self.name, args, kwargs):
+                return said[0]
             raise
 
     def _called(self, args: Arguments, kwargs: NamedArguments) -> Results:
+        if drawn := by_generator(self, args, kwargs):
+            return drawn[0]
         if tracers and (level := level_of((*args, *kwargs.values()))) is not None:
             return level.operation(self, args, kwargs)
         if state.careful and any(counter.knows(self) for counter in state.counters):
@@ -480,7 +484,7 @@ class Operation(native.Native):
             return False
         wanted = tuple([k is not None and needs_grad(operands[k]) for k in call.places])
         like = call.kin.save_plans.get(wanted)
-        if like is None or like.targets != [0]:
+        if like is None or like.targets[:1] != [0]:
             return False
         inputs = tuple([None if k is None else operands[k]._spec for k in call.places])
         outputs = tuple([o.spec if isinstance(o, Output) else None for o in call.trace.outputs])

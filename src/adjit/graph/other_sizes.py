@@ -20,7 +20,7 @@ from ..devices import device
 from ..dtypes import dtype
 from ..schedule import settle as settling
 from ..schedule.jit import native
-from ..shapes import Size
+from ..shapes import Size, sized
 from .node import Node, Spec, TensorBase, spec_of
 from .record import (
     MAX_RECIPES,
@@ -115,7 +115,7 @@ class Family:
             and self.next_inquiry <= self.misses
             and len(self.templates) < MOST_TEMPLATES
             and not (settling.captured_threads or observers or state.levels or state.forward)
-            and not (state.careful or state.inference or state.rehearsing or state.session)
+            and not (state.careful or state.rehearsing or state.session)
         )
 
 
@@ -238,7 +238,7 @@ form_of = native.FastPath("other_sizes", "form_of").function(_form_of, forms)
 
 def spec_like(spec: Spec, numbers: Iterator[int]) -> Spec:
     """A spec of the form of another one, with other numbers."""
-    shape = Size([next(numbers) for _ in spec.shape])
+    shape = sized([next(numbers) for _ in spec.shape])
     assert spec.form is not None
     if spec.form[2]:
         strides, step = [], 1
@@ -265,7 +265,7 @@ def with_numbers(
         elif kind is Spec:
             value = spec_like(value, numbers)
         elif kind is Size:
-            value = Size([next(numbers) for _ in value])
+            value = sized([next(numbers) for _ in value])
         elif isinstance(value, (tuple, list)):
             parts = with_numbers(value, numbers, operands)
             value = parts if kind is list else tuple(parts) if kind is tuple else kind(*parts)

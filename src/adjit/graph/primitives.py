@@ -19,14 +19,14 @@ from ..kernels.ops import shape as kernels
 from ..schedule import deferred
 from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word, fresh_block
-from ..shapes import Size, coalesce
+from ..shapes import Size, coalesce, sized
 from ..unknown import current
 from .launch import launch_recipe, recipe_of
 from .node import NewTensor, Node, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, ready_node, result
 
 Array = np.ndarray[Any, Any]
-NO_AXES = Size(())
+NO_AXES = sized(())
 MOST_BYTES = 1 << 10  # copied once more, which takes less time than to ask for an array's address
 
 

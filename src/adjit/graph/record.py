@@ -97,9 +97,12 @@ def make_tensor(
 
 def result(node: Node, spec: Spec) -> NewTensor:
     """A new tensor around a recorded value."""
-    if state.inference:
-        return make_tensor(make_storage(node, spec), spec, 0, INFERENCE)
-    return make_tensor(make_storage(node, spec), spec)
+    return make_tensor(make_storage(node, spec), spec, 0, new_counter())
+
+
+def new_counter() -> Version | None:
+    """What counts the writes into a new tensor: None for its storage; in inference mode nothing does."""
+    return INFERENCE if state.inference else None
 
 
 def as_tensor(g: Gradient | None, spec: Spec | None) -> NewTensor:
@@ -220,6 +223,21 @@ def give_history(out: TensorBase, fn: GradNode, nr: int = 0) -> None:
     out._needs_grad = True
 
 
+def no_gradient(function: str, name: str) -> RuntimeError:
+    """PyTorch's error for an argument that has no derivative and requires a gradient."""
+    return RuntimeError(
+        f"The function '{function}' is not differentiable with respect to argument '{name}'. This input "
+        "cannot have requires_grad True."
+    )
+
+
+def check_no_gradient(function: str, **arguments: TensorBase | None) -> None:
+    """Raise where an argument that has no derivative requires a gradient."""
+    for name, t in arguments.items():
+        if t is not None and t.requires_grad and state.grad:
+            raise no_gradient(function, name)
+
+
 def check_tensor(function: str, name: str, position: int, value: object) -> None:
     """Raise PyTorch's error if an argument is no tensor."""
     if not is_tensor(value):
@@ -239,11 +257,19 @@ def no_tensor(
 def type_name(value: object) -> str:
     """The name of a class as PyTorch's errors have it: with its module where it is written in C."""
     kind = type(value)
+    if is_of_pytorch(kind):
+        return f"PyTorch's {kind.__name__}, which from_dlpack() takes"
     is_plain = kind.__module__ == "builtins" or kind.__flags__ & HEAP_TYPE
     return kind.__name__ if is_plain else f"{kind.__module__}.{kind.__name__}"
 
 
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def is_of_pytorch(kind: type) -> bool:
+    """Whether instances of a class are tensors of PyTorch itself: asked what functions do with them, they ask
+    the functions."""
+    return any(base.__name__ == "Tensor" and base.__module__ == "torch" for base in kind.__mro__)
 
 
 MAX_RECIPES = 4096

@@ -209,6 +209,13 @@ class _Numbers(tuple[Kept | int, ...]):
 NUMBERS = _Numbers()
 
 
+def attend(fn: GradNode) -> None:
+    """What anomaly mode and hooks ask of a new backward node that machine code has made."""
+    examine(fn)
+    if state.saving and len(fn.saved):
+        pack(fn)
+
+
 def examine(fn: GradNode) -> None:
     """What anomaly mode and inference tensors ask of a new backward node."""
     for kept in fn.saved[::2]:

@@ -62,6 +62,7 @@ class BackwardWalk(Protocol):
     """A backward pass; `autograd.engine` has its class."""
 
     straight: list[Edge | None]  # along which zeros would run
+    depth: int  # how many are around it
 
     @property
     def is_whole(self) -> bool:
@@ -69,6 +70,13 @@ class BackwardWalk(Protocol):
 
     def will_run(self, fn: GradNode) -> bool:
         """Whether it is going to run a backward node."""
+
+
+class RandomGenerator(Protocol):
+    """A generator of random numbers; `random` has its class."""
+
+    def advance(self, blocks: int) -> tuple[int, int, int]:
+        """Use up blocks of numbers, and say where they begin."""
 
 
 SavingHooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]  # of the user: pack, unpack
@@ -84,7 +92,9 @@ class State(threading.local):
     saving: tuple[SavingHooks, ...] = ()  # hooks of what is saved
     saving_refused: str | None = None  # why there may be none
     walk: BackwardWalk | None = None  # the backward pass that is running
+    moved = 0  # how many times passes inside of each other have gone on in another thread
     careful = False  # any of these, or counters: recording is left to Python, call by call
+    attentive = False  # but for counters: it is not, and new backward nodes are attended to
     counters: tuple[Counter, ...] = ()  # of what ops do
     session: CapturingSession | None = None  # while a function is being captured
     compiling = False  # inside of a function that `adjit.compile` has made
@@ -93,6 +103,7 @@ class State(threading.local):
     forward: tuple[Level, ...] = ()  # of functions that are differentiated forward
     deterministic = True  # nothing happened that specs do not determine: no look at values, no draw
     whole = False  # what is being traced was told that an operand is all of its memory
+    generator: RandomGenerator | None = None  # that is asked instead of the default one
     rehearsing = False  # on stand-ins for operands: nothing that is drawn is used up
 
 
@@ -119,22 +130,29 @@ def running_walk() -> BackwardWalk:
 
 
 def be_careful() -> None:
-    """Have recording of this thread left to Python where a switch asks for that."""
-    state.careful = bool(state.anomaly or state.saving or state.counters)
-    if state.careful:
-        modes_used[:] = [True]
+    """Have recording of this thread left to Python where a switch asks for that, or what is recorded looked
+    at by it."""
+    before = state.careful
+    now = bool(state.anomaly or state.saving or state.counters)
+    if now and not before:
+        modes_used[:0] = (True,)
+    state.careful, state.attentive = now, now and not state.counters
+    if before and not now:
+        del modes_used[0]
 
 
 unrecorded: list[None] = []  # as long as there are threads that record no backward nodes
 
 
 def record_gradients(on: bool) -> bool:
-    """Have operations of this thread record backward nodes or not; how that was before.
+    """Have operations of this thread record backward nodes or not; how that was before. In inference mode
+    none are recorded.
 
     To be called instead of setting `state.grad`: machine code, which does not know of threads, asks for
     that only where some thread has switched it off.
     """
     before = state.grad
+    on = on and not state.inference
     if on is not before:
         if not on:
             unrecorded[:0] = (
@@ -157,7 +175,24 @@ resume_gradients: Callable[[], object] = partial(
     ),
 )
 
-# Not empty once any thread has used inference or anomaly mode, or hooks.
+inferring: list[None] = []  # as long as there are threads in inference mode
+inference_used: list[bool] = []  # not empty once any thread was: operands may be inference tensors
+
+
+def infer(on: bool) -> bool:
+    """Have results of this thread be inference tensors or not; how that was before."""
+    before = state.inference
+    if on is not before:
+        if on:
+            inference_used[:] = (True,)
+            inferring[:0] = (None,)  # no call, as above
+        state.inference = on
+        if not on:
+            del inferring[0]
+    return before
+
+
+# Not empty as long as there are threads in anomaly mode, or with hooks of what is saved or counters.
 modes_used: list[object] = []
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put

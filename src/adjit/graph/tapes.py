@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..schedule.codegen.body import parse
 from ..schedule.jit import native
 from ..schedule.jit.interpreter import offset_of
+from ..shapes import Size
 
 MOST_NUMBERS = 512  # that a tape is given and computes
 
@@ -210,8 +211,8 @@ class _TapeWriter:
                 func=ast.Name(id="again"), args=[ast.Name(id=kind), ast.Tuple(elts=parts)]
             ):
                 self.thing(INSTANCE, self.variables[kind], parts)
-            case ast.Call(func=ast.Name(id="Size"), args=[ast.Tuple(elts=parts)]):
-                self.thing(INSTANCE, self.variables["Size"], parts)
+            case ast.Call(func=ast.Name(id="sized"), args=[ast.Tuple(elts=parts)]):
+                self.thing(INSTANCE, Size, parts)
             case ast.Call(func=ast.Name(id="known_spec"), args=parts):
                 self.thing(SPEC, None, parts)
             case ast.Call(func=ast.Name(id="copied"), args=[thing, _, own, names, *parts]):

@@ -10,7 +10,6 @@ Machine code reads a tape in the place of these lines (`tapes.py`): some 2 us fo
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from ..schedule.planning.recipe import (
     memory_of_one,
     serials,
 )
-from ..shapes import Shape, Size
+from ..shapes import Shape, Size, sized
 from ..storage import ALIGNMENT, SMALL
 from ..unknown import Inquiry, is_unknown, text_of
 from .cycles import hidden
@@ -175,21 +174,21 @@ def alone(run: Callable[[], object]) -> object:
         if len(settling.pending) + ROOM > settling.MAX_PENDING:
             settling.settle()
         thread = get_ident()
-        before, was_graded = (state.careful, state.rehearsing), record_gradients(False)
+        before = state.careful, state.attentive, state.rehearsing
+        was_graded = record_gradients(False)
         try:
             settling.give_up[thread] = _refuse
             settling.captured_threads.add(thread)
             modes_used.append(ALONE)
-            state.careful = state.rehearsing = True
+            state.careful, state.attentive, state.rehearsing = True, False, True
             return run()
         finally:
             if was_graded:
                 resume_gradients()
-            state.careful, state.rehearsing = before
+            state.careful, state.attentive, state.rehearsing = before
             settling.captured_threads.discard(thread)
             settling.give_up.pop(thread, None)
-            with contextlib.suppress(ValueError):  # another thread has written the list anew
-                modes_used.remove(ALONE)
+            modes_used.remove(ALONE)
             _take_out_unreal()
 
 
@@ -243,8 +242,8 @@ class TemplateLines:
 
     def __init__(self, thing: object) -> None:
         self.names: dict[str, object] = {
-            "Size": Size, "again": tuple.__new__, "copied": copied, "hidden": hidden, "known_spec": known_spec,
-            "partial": functools.partial, "slice": slice, "with_cells": with_cells,
+            "sized": sized, "again": tuple.__new__, "copied": copied, "hidden": hidden,
+            "known_spec": known_spec, "partial": functools.partial, "slice": slice, "with_cells": with_cells,
         }  # fmt: skip
         self.made: list[str] = []
         self._texts: dict[int, tuple[object, str | None]] = {}  # None: it is as it was
@@ -357,7 +356,7 @@ class TemplateLines:
         if kind is tuple:
             return f"({inner},)"
         if kind is Size:
-            return f"Size(({inner},))"
+            return f"sized(({inner},))"
         self.names[kind.__name__] = kind
         return f"again({kind.__name__}, ({inner},))"
 

@@ -15,7 +15,7 @@ from .. import errors
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending, settle
-from ..shapes import Size
+from ..shapes import sized
 from ..storage import Storage
 from . import record
 from .elementwise_vjp import picker
@@ -23,7 +23,7 @@ from .fastpath import basic
 from .levels import is_traced, tracers
 from .node import NO_GRAD, Gradient, NewTensor, Node, Spec, Specs, TensorBase, View
 from .primitives import filled
-from .record import make_storage, make_tensor, new_node
+from .record import make_storage, make_tensor, new_counter, new_node
 from .state import modes_used, state
 
 MAX_TRACES = 4096  # of one op
@@ -125,6 +125,7 @@ class Trace:
 
     def _results(self, operands: Sequence[TensorBase], values: Values) -> Results:
         storages = [make_storage(values[at], spec) for at, spec in self.storages]
+        counter = new_counter()
         made: list[NewTensor | None] = []
         for output in self.outputs:
             if not isinstance(output, Output):
@@ -134,7 +135,7 @@ class Trace:
             if is_view:
                 made.append(_view(operands[number], spec, offset))
             else:
-                made.append(make_tensor(storages[number], spec, offset))
+                made.append(make_tensor(storages[number], spec, offset, counter))
         return tuple(made) if self.many else made[0]
 
 
@@ -182,8 +183,8 @@ def _view(t: TensorBase, spec: Spec, offset: int) -> NewTensor:
 
 
 def usable() -> bool:
-    """Whether this thread may record from traces: they leave no tracebacks, mark nothing, call no hooks."""
-    return not (modes_used and (state.inference or state.careful))
+    """Whether this thread may record from traces: what is in them is counted by nobody."""
+    return not modes_used or state.attentive or not state.careful
 
 
 def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[Results, TraceEntry]:
@@ -236,7 +237,7 @@ def apart(operands: Sequence[TensorBase]) -> Sequence[TensorBase]:
     for t in operands:
         spec = t._spec
         if id(t._storage.value) in seen or t._storage.shared:
-            room = filled(Size((spec.extent,)), 0, spec.dtype, spec.device)
+            room = filled(sized((spec.extent,)), 0, spec.dtype, spec.device)
             t = make_tensor(room._storage, spec)
         seen.add(id(t._storage.value))
         given.append(t)

@@ -8,11 +8,14 @@ the view.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ..dtypes import dtype as DType
+from ..dtypes import int64
 from ..schedule.jit import native
 from ..schedule.settle import ask_for_machine_code
 from . import record, wrong_types
@@ -68,9 +71,10 @@ class ViewsContext(NamedTuple):
     """What makes views of cached."""
 
     runtime: Runtime
-    cached: dict[Signature, CachedView]
+    cached: dict[Signature, CachedView | None]
     fallback: Fallback
-    in_brackets: bool  # whether the argument behind the tensor is a key
+    choose: Fallback | None  # in brackets, what gives the elements at the places that tensors name
+    index_dtype: DType  # of such tensors
     sizes: OtherSizes  # what makes others
     graded_sizes: OtherSizes  # and those with a history
 
@@ -81,39 +85,47 @@ native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsCo
 def caches_views(
     function: Callable[..., NewTensor],
     *,
-    in_brackets: bool = False,
+    chooses: Fallback | None = None,
     one_by_one: bool = False,
     within: bool = False,
 ) -> Callable[..., NewTensor]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave.
 
-    `in_brackets` says that it is a function of a tensor and a key, `one_by_one` that several views are made by
-    as many operations, `within` that only what lies between the tensor's first and last element is remembered.
+    `chooses` says that it is a function of a tensor and a key, and gives a copy where tensors are in that: the
+    elements at these places, given as a list, and the tensor's shape. `one_by_one` says that several views are
+    made by as many operations, `within` that only what lies between the tensor's first and last element is
+    remembered.
     """
     if not native.is_supported:
         return function
-    cached: dict[Signature, CachedView] = {}
-    others = OtherViews(cached, function, in_brackets, one_by_one, within)
+    cached: dict[Signature, CachedView | None] = {}
+    others = OtherViews(cached, function, chooses is not None, one_by_one, within)
+    has_flags = bool(wrong_types.flags(function))
 
     @functools.wraps(function)
     def view(*args: Argument, **kwargs: Argument) -> NewTensor:
         if native.is_wanted and not next(_views_made) % A_SETTLE:
             ask_for_machine_code()
+        if has_flags:
+            wrong_types.check_flags(function, view.__name__, args, kwargs)
         try:
             if _views.is_loaded and others.know(args, kwargs):
                 return made(*args, **kwargs)
             out = function(*args, **kwargs)
             # An error if it is no tensor.
             is_view = out.__class__ is tuple or out._view_of is not None
-            if is_view and usable():
+            if usable() and args and out is args[0]:
+                others.remember_itself(args, kwargs)
+            elif is_view and usable():
                 others.remember(args, kwargs, out)
         except Exception:
-            wrong_types.tell(function, view.__name__, args, kwargs)
+            if said := wrong_types.tell(function, view.__name__, args, kwargs):
+                return said[0]
             raise
         return out
 
     sizes = others.sizes[False], others.sizes[True]
-    context = ViewsContext(runtime(), cached, view, in_brackets, *sizes)
+    context = ViewsContext(runtime(), cached, view, chooses, int64, *sizes)
     made: Callable[..., NewTensor] = _views.function(view, context)
     return made
 
@@ -124,7 +136,7 @@ class OtherViews:
     __slots__ = ("cached", "function", "in_brackets", "one_by_one", "sizes", "within")
 
     def __init__(
-        self, cached: dict[Signature, CachedView], function: Callable[..., NewTensor], in_brackets: bool,
+        self, cached: dict[Signature, CachedView | None], function: Callable[..., NewTensor], in_brackets: bool,
         one_by_one: bool, within: bool,
     ) -> None:  # fmt: skip
         self.cached, self.function = cached, function
@@ -152,6 +164,19 @@ class OtherViews:
             self.cached[key] = found
             self.sizes[found.vjp is not None].keep(self.cached, key, self.function)
 
+    def remember_itself(self, args: Arguments, kwargs: NamedArguments) -> None:
+        """Remember that a call gave its tensor itself, which None stands for."""
+        operands: list[TensorBase] = []
+        key = signature_of(args, kwargs, operands)
+        is_plain = args[0].__class__ in record.tensor_classes and len(operands) == 1
+        if self.in_brackets or not is_plain:
+            return
+        with contextlib.suppress(TypeError):  # an argument that cannot be in a key
+            if len(self.cached) >= MAX_VIEWS:
+                self.cached.clear()
+            self.cached[key] = None
+            self.sizes[False].keep(self.cached, key, self.function)
+
     def _as_remembered(
         self, t: TensorBase, args: Arguments, kwargs: NamedArguments, made: NewTensor
     ) -> tuple[Arguments, int]:
@@ -168,8 +193,8 @@ class OtherViews:
         t = args[0]
         is_tuple = made.__class__ is tuple
         views = made if is_tuple else (made,)
-        if self.in_brackets and args[1].__class__ in record.tensor_classes:
-            return None  # what it chooses is not known by the key
+        if self.in_brackets and _chooses(args[1]):
+            return None
         if not views or not all(_is_cut_from(t, view) for view in views):
             return None
         if not is_tuple and (made._view_of is None or (self.within and _reaches_out(t, made))):
@@ -191,8 +216,8 @@ class OtherViews:
         """Whether what such a call gives is remembered now, made by a template."""
         if not args or args[0].__class__ not in record.tensor_classes or not usable():
             return False
-        if self.in_brackets and args[-1].__class__ in record.tensor_classes:
-            return False  # what it chooses is not known by the key
+        if self.in_brackets and _chooses(args[-1]):
+            return False
         t = args[0]
         is_graded = state.grad and record.needs_grad(t)
         if self.in_brackets and not is_graded and not kwargs and len(args) == 2:
@@ -251,6 +276,14 @@ def _vjp_of(remake: Callable[[Iterator[int]], CachedView], given: Iterator[int])
     vjp = remake(given).vjp
     assert isinstance(vjp, ViewVjp)
     return vjp
+
+
+def _chooses(key: Argument) -> bool:
+    """Whether what is chosen by a key is not known by its signature."""
+    entries = key if key.__class__ is tuple else (key,)
+    return any(
+        entry.__class__ in record.tensor_classes or entry.__class__ is list for entry in entries
+    )
 
 
 def _is_within(t: TensorBase, key: Argument) -> bool:

@@ -53,6 +53,11 @@ def store(t: TensorBase, source: TensorBase) -> None:
 
 def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
     """`store` into several tensors that is no write to autograd: versions do not change."""
+    storages = [t._storage for t in written]
+    if all(map(_takes_value, written, sources)) and len(set(map(id, storages))) == len(storages):
+        at_once(setting(storages, "value", [source._storage.value for source in sources]))
+        settle_written(storages[0])
+        return
     if not are_apart(written):
         for t, source in zip(written, sources, strict=True):
             put((t,), (source,))
@@ -64,6 +69,13 @@ def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
     at_once(setting([t._storage for t in written], "value", values))
     for t in written:
         settle_written(t._storage)
+
+
+def _takes_value(t: TensorBase, source: TensorBase) -> bool:
+    """Whether the value of a fresh tensor becomes that of all of a memory that nobody else looks at."""
+    storage = t._storage
+    is_alike = source._spec is t._spec and not source._offset and is_all(t)
+    return is_alike and not storage.shared and not links_of(storage)
 
 
 def store_all(
@@ -381,15 +393,25 @@ def assign_number(t: TensorBase, value: float) -> None:
         made = filled(spec.shape, value, spec.dtype, spec.device)
         commit([t], [made._storage.value])
         return
-    made = filled(NO_AXES, value, spec.dtype, spec.device)
-    if spec.dtype.is_floating_point:
-        writing = assignment_of(made._spec, spec, whole).direct
+    assign(t, number_for(t, value))
+
+
+def number_for(t: TensorBase, value: float) -> NewTensor:
+    """A number as a tensor without axes, to be written into a part of a memory; machine code knows how then."""
+    spec, whole = t._spec, t._storage.spec
+    if spec.dtype.is_floating_point or spec.dtype.known_as:
+        number = number_of(spec)
+        writing = assignment_of(number.spec, spec, whole).direct
         if writing is not None:
             if len(number_assignments) >= MAX_RECIPES:
                 number_assignments.clear()
-            number = constant_recipe(NO_AXES, spec.dtype, spec.device)
             number_assignments[spec, whole] = NumberAssignment(number, writing)
-    assign(t, made)
+    return filled(NO_AXES, value, spec.dtype, spec.device)
+
+
+def number_of(spec: Spec) -> Recipe:
+    """What makes a number, a tensor without axes, of the dtype of a part."""
+    return constant_recipe(NO_AXES, spec.dtype, spec.device)
 
 
 def copy_body() -> Body:

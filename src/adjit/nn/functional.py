@@ -16,7 +16,7 @@ from ..graph.composed import composed
 from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
 from ..graph.normalized import normalized_by, normalizes_first
-from ..graph.record import check_tensor
+from ..graph.record import check_no_gradient, check_tensor
 from ..graph.wrong_types import explaining
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
@@ -83,7 +83,7 @@ from ..ops.pool import (
     max_unpool3d,
 )
 from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
-from ..shapes import check_fits
+from ..shapes import check_fits, wrap_dim
 from ..tensor import Tensor
 from . import grad as grad
 from . import reduction as _Reduction  # noqa: F401  PyTorch's name
@@ -282,8 +282,13 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _activation(op: Any, input: Tensor, inplace: bool, *settings: Any) -> Tensor:
-    called = in_place(op, op.name) if inplace else op
+    called = _written(op) if inplace else op
     return called(input, *settings)
+
+
+@functools.cache  # machine code, made once
+def _written(op: Any) -> Any:
+    return in_place(op, op.name)
 
 
 def _writing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -391,6 +396,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     """
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
+    wrap_dim(dim, input.dim())
     if input.shape[dim] % 2 != 0:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim % input.dim()} is size "
@@ -918,6 +924,8 @@ def binary_cross_entropy(
             f"({input.shape}) is deprecated. Please ensure they have the same size."
         )
     reduction = chosen_reduction(size_average, reduce, reduction)
+    if weight is not None:
+        check_no_gradient("binary_cross_entropy", weight=weight)
     return nn.binary_cross_entropy(input, target, weight=weight, reduction=reduction)
 
 
@@ -953,6 +961,8 @@ def binary_cross_entropy_with_logits(
             f"Target size ({target.shape}) must be the same as input size ({input.shape})"
         )
     reduction = chosen_reduction(size_average, reduce, reduction)
+    if weight is not None or pos_weight is not None:
+        check_no_gradient("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     return nn.binary_cross_entropy_with_logits(
         input, target, weight=weight, reduction=reduction, pos_weight=pos_weight
     )
@@ -1029,6 +1039,7 @@ def poisson_nll_loss(
         tensor(0.8591)
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
+    check_tensor("poisson_nll_loss", "target", 2, target)
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
@@ -1063,7 +1074,9 @@ def gaussian_nll_loss(
         >>> F.gaussian_nll_loss(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 1.0]), adjit.tensor([1.0, 4.0]))
         tensor(0.5966)
     """
-    variance = creation.full_like(input, var) if isinstance(var, (int, float)) else var.clone()
+    if not isinstance(var, float):
+        check_tensor("gaussian_nll_loss", "var", 3, var)
+    variance = creation.full_like(input, var) if isinstance(var, float) else var.clone()
     if (variance < 0).any():
         raise ValueError("var has negative entry/entries")
     if variance.shape == input.shape[:-1] != input.shape:
@@ -1107,7 +1120,10 @@ def hinge_embedding_loss(
     reduction = chosen_reduction(size_average, reduce, reduction)
     apart = (margin - input).clamp(min=0).where(target != 1, 0.0)
     together = input.where(target != -1, 0.0)
-    return reduced(apart + together, reduction)
+    losses = apart + together
+    if not input.dtype.is_floating_point:  # as in PyTorch, which cuts off what a margin leaves over
+        losses = losses.to(input.dtype)
+    return reduced(losses, reduction)
 
 
 @composed
@@ -1132,6 +1148,7 @@ def soft_margin_loss(
     reduction = chosen_reduction(size_average, reduce, reduction)
     check_fits(input.shape, target.shape)
     check_tensor("soft_margin_loss", "input", 1, input)
+    check_no_gradient("soft_margin_loss", target=target)
     return reduced(-logsigmoid(target * input), reduction)
 
 
@@ -1198,6 +1215,7 @@ def multi_margin_loss(
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
         raise ValueError("weight must be one-dimensional")
+    check_no_gradient("multi_margin_loss", weight=weight)
     scores, size = _scores(input)
     if target.ndim > 1 or target.numel() != len(scores):
         raise RuntimeError(
@@ -1210,6 +1228,10 @@ def multi_margin_loss(
             f"inconsistent weight size, expected {size} but got {list(weight.shape)}"
         )
     _check_classes(target)
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"multi_margin_loss_cpu_kernel\" not implemented for '{input.dtype.legacy}'"
+        )
     classes = target.reshape(-1, 1)
     losses = _positive(margin - scores.gather(1, classes) + scores)
     losses = losses if p == 1 else losses * losses
@@ -1312,7 +1334,7 @@ def margin_ranking_loss(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
             f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
         )
-    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    return reduced((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
 @composed

@@ -33,6 +33,10 @@ _global_forward_pre_hooks: Hooks = OrderedDict()
 _global_forward_hooks: Hooks = OrderedDict()
 _global_backward_pre_hooks: Hooks = OrderedDict()
 _global_backward_hooks: Hooks = OrderedDict()
+# Hooks that see what becomes a part of a module, and may exchange it.
+_global_parameter_registration_hooks: Hooks = OrderedDict()
+_global_buffer_registration_hooks: Hooks = OrderedDict()
+_global_module_registration_hooks: Hooks = OrderedDict()
 
 
 class IncompatibleKeys(NamedTuple):
@@ -126,6 +130,38 @@ def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     if any(isinstance(known, _OfTheOutput) for known in _global_backward_hooks.values()):
         raise RuntimeError(_TWO_KINDS_FOR_ALL)
     return _register(_global_backward_hooks, hook)
+
+
+def register_module_parameter_registration_hook(hook: Hook) -> RemovableHandle:
+    """Run `hook(module, name, param) -> None or new param` whenever a parameter becomes one of a module.
+
+    Returns a handle whose `remove()` takes the hook away.
+    """
+    return _register(_global_parameter_registration_hooks, hook)
+
+
+def register_module_buffer_registration_hook(hook: Hook) -> RemovableHandle:
+    """Run `hook(module, name, buffer) -> None or new buffer` whenever a buffer becomes one of a module.
+
+    Returns a handle whose `remove()` takes the hook away.
+    """
+    return _register(_global_buffer_registration_hooks, hook)
+
+
+def register_module_module_registration_hook(hook: Hook) -> RemovableHandle:
+    """Run `hook(module, name, submodule) -> None or new submodule` whenever a module becomes a part of one.
+
+    Returns a handle whose `remove()` takes the hook away.
+    """
+    return _register(_global_module_registration_hooks, hook)
+
+
+def _passed(hooks: Hooks, module: Module, name: str, value: Any) -> Any:
+    """What hooks make of what becomes a part of a module."""
+    for hook in hooks.values():
+        made = hook(module, name, value)
+        value = value if made is None else made
+    return value
 
 
 class Module:
@@ -354,7 +390,7 @@ class Module:
             if name in parameters:
                 self.__refuse(value, f"parameter '{name}' (torch.nn.Parameter or None expected)")
             self.__forget(name, attributes, parameters, self._buffers)
-            self._modules[name] = value
+            self._modules[name] = _passed(_global_module_registration_hooks, self, name, value)
         elif parameters is None:
             if isinstance(value, Buffer):
                 raise AttributeError("cannot assign buffer before Module.__init__() call")
@@ -366,7 +402,7 @@ class Module:
         elif name in self._modules:
             if value is not None:
                 self.__refuse(value, f"child module '{name}' (torch.nn.Module or None expected)")
-            self._modules[name] = None
+            self._modules[name] = _passed(_global_module_registration_hooks, self, name, None)
         elif isinstance(value, Buffer) or name in self._buffers:
             if value is not None and not isinstance(value, Tensor):
                 self.__refuse(
@@ -376,7 +412,7 @@ class Module:
             if isinstance(value, Buffer):
                 self.register_buffer(name, value, value.persistent)
             else:
-                self._buffers[name] = value
+                self._buffers[name] = _passed(_global_buffer_registration_hooks, self, name, value)
         else:
             super().__setattr__(name, value)
 
@@ -440,6 +476,8 @@ class Module:
                 f"created explicitly. To express '{name}' as a function of another Tensor, compute "
                 "the value in the forward() method."
             )
+        if param is not None:  # hooks see None of buffers and modules alone, as in PyTorch
+            param = _passed(_global_parameter_registration_hooks, self, name, param)
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
@@ -467,7 +505,7 @@ class Module:
                 f"cannot assign '{_typename(tensor)}' object to buffer '{name}' "
                 "(torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = _passed(_global_buffer_registration_hooks, self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -496,7 +534,7 @@ class Module:
             raise KeyError(f'module name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError('module name can\'t be empty string ""')
-        self._modules[name] = module
+        self._modules[name] = _passed(_global_module_registration_hooks, self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """Add a submodule: another name of `add_module`.

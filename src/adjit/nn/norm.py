@@ -118,10 +118,11 @@ class _BatchNorm(_NormBase):
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         counted = self.training and self.track_running_stats
-        if counted and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
+        count = self.num_batches_tracked if counted else None
+        if count is not None:
+            count.add_(1)
             if self.momentum is None:
-                momentum = 1.0 / float(self.num_batches_tracked)
+                momentum = 1.0 / float(count)
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
         return self._normalized(input, of_batch, momentum)
 

@@ -271,7 +271,8 @@ def exponential_unit(x, *, alpha=1, scale=1, input_scale=1):
 
 @exponential_unit.vjp
 def _(g, x, alpha, scale, input_scale):
-    low = g * (alpha * scale * input_scale) * math.exp(x * input_scale)
+    below = 0 if x >= 0 else x  # at 0 the second derivative is 0, the first that of what is below
+    low = g * (alpha * scale * input_scale) * math.exp(below * input_scale)
     return g * scale if x > 0 else low
 
 

@@ -150,7 +150,8 @@ def checked_alpha(alpha: Any, input: Any, other: Any, name: str) -> int | float:
         TypeError: it is not a number.
         RuntimeError: it is a float beside integers, or beyond those of the dtype.
     """
-    if alpha.__class__ is float and -SURE < alpha < SURE and _are_floats(input, other):
+    is_plain = alpha.__class__ is float or alpha.__class__ is int
+    if is_plain and -SURE < alpha < SURE and _are_floats(input, other):
         return alpha
     if isinstance(alpha, np.generic) or (
         record.is_tensor(alpha) and not alpha.ndim and not alpha.requires_grad
@@ -203,10 +204,15 @@ def add(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None
     """
     if others:
         other, alpha = in_new_order("add", input, other, others)
-    if alpha.__class__ is int and alpha == 1:
-        made = total.record(input, other)
-    else:
-        made = scaled_total(input, other, checked_alpha(alpha, input, other, "add"))
+    try:
+        if alpha.__class__ is int and alpha == 1:
+            made = total.record(input, other)
+        else:
+            made = scaled_total(input, other, checked_alpha(alpha, input, other, "add"))
+    except Exception:
+        if said := wrong_types.tell_scaled("add", input, other, alpha):
+            return said[0]
+        raise
     return made if out is None else writing.write_out("add", out, made)
 
 
@@ -231,11 +237,16 @@ def sub(input: Any, other: Any, *others: Any, alpha: Any = 1, out: Tensor | None
     """
     if others:
         other, alpha = in_new_order("sub", input, other, others)
-    if alpha.__class__ is int and alpha == 1:
-        made = difference.record(input, other)
-    else:
-        op, operands, attributes = subtract_scaled(input, other, alpha)
-        made = op(*operands, *attributes)
+    try:
+        if alpha.__class__ is int and alpha == 1:
+            made = difference.record(input, other)
+        else:
+            op, operands, attributes = subtract_scaled(input, other, alpha)
+            made = op(*operands, *attributes)
+    except Exception:
+        if said := wrong_types.tell_scaled("sub", input, other, alpha):
+            return said[0]
+        raise
     return made if out is None else writing.write_out("sub", out, made)
 
 
@@ -276,7 +287,7 @@ export(method=True, name="subtract")(sub)
 
 @export
 @Choice
-def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+def rsub(input: Tensor, other: Any, *, alpha: Any = 1) -> Any:
     """other - alpha * input, elementwise.
 
     Differentiable.
@@ -295,7 +306,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 # ----- products -----
 
 
-@export(method=True, name=["mul", "multiply"], inplace=True, out=True)
+@export(method=True, name=["mul", "multiply"], inplace=True, out=True, numbers=("x", "y"))
 @elementwise(ref=np.multiply)
 def mul(x, y):
     """Product, elementwise: input * other. Differentiable in both.

@@ -139,7 +139,9 @@ def attend(
 def read_where_they_lie(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether there are so few queries that to pack keys and values takes longer than all else."""
     are_rows = all(t._spec.strides[3] == 1 or t.shape[3] == 1 for t in (query, key, value))
-    return are_rows and query.shape[2] <= kernels.FEW_QUERIES and value.shape[3] <= vectors.STRIP
+    width = max(query.shape[3], value.shape[3])  # of the sums that lie beside a block
+    few = kernels.FEW_QUERIES if key.shape[2] <= kernels.KEYS else kernels.FEW_QUERIES // 2
+    return are_rows and query.shape[2] <= few and width <= vectors.STRIP
 
 
 @attend.vjp
@@ -158,7 +160,8 @@ def attend_backward(
     """The gradients of queries, keys and values."""
     (batch, heads, queries, depth), keys, width = query.shape, key.shape[2], value.shape[3]
     upper = upper if upper._spec.strides[3] == 1 else upper.contiguous()
-    size, block = query.dtype.itemsize, kernels.BACKWARD_KEYS
+    size, is_few = query.dtype.itemsize, p is None and read_where_they_lie(query, key, value)
+    block = kernels.KEYS if is_few else kernels.BACKWARD_KEYS
     blocks, key_blocks = -(-queries // kernels.BACKWARD_QUERIES), -(-keys // block)
     entries, key_entries = batch * heads, batch * key.shape[1]
     chunks = min(key_blocks, -(-PARTS // key_entries))
@@ -170,8 +173,8 @@ def attend_backward(
     keys_at = values_at + packed_size(block, width, size)
     key_region = keys_at + packed_size(depth, block, size)
     key_regions_at = entries * blocks * query_region
-    parts_at = key_regions_at + key_entries * chunks * key_region
-    scratch = parts_at + (chunks * entries * queries * depth if chunks > 1 else 0)
+    parts_at = 0 if is_few else key_regions_at + key_entries * chunks * key_region
+    scratch = parts_at + (chunks * entries * queries * depth if chunks > 1 else 1)
     lie = [in_order(t.shape, t) for t in (query, key, value)]
     words = words_of(
         query, key, value, mask, is_causal, scale, p, kernels.BACKWARD_QUERIES,
@@ -181,11 +184,14 @@ def attend_backward(
         deltas_at=deltas_at, key_regions_at=key_regions_at, parts_at=parts_at,
     )  # fmt: skip
     light, cost = max(1, GRAIN // (8 * query_region)), entries * queries * keys * (depth + width)
+    units = key_entries * chunks
+    grain = max(1, GRAIN * units // max(cost, 1))
     steps = [
         (kernels.prepare, entries * blocks, light),
-        (kernels.attend_backward, key_entries * chunks,
-         max(1, GRAIN * key_entries * chunks // max(cost, 1))),
-    ]  # fmt: skip
+        (kernels.attend_backward, units, grain),
+    ]
+    if is_few:
+        steps = [(kernels.attend_few_backward, units, grain)]
     if chunks > 1:
         steps.append((kernels.add_parts, entries * blocks, light))
     inputs = (

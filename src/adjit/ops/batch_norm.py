@@ -14,6 +14,7 @@ from ..graph.node import Spec
 from ..graph.normalized import normalizes_first
 from ..graph.operation import operation
 from ..graph.pushing import added
+from ..graph.record import check_no_gradient
 from ..graph.state import state
 from ..kernels.ops import batch_norm as kernels
 from ..schedule.settle import float_word
@@ -297,12 +298,7 @@ def batch_norm(
     running = (running_mean, running_var)
     operands = (weight, bias, *running)
     check_operands(bool(training), input._spec, *[None if t is None else t._spec for t in operands])
-    for name, t in zip(("running_mean", "running_var"), running, strict=True):
-        if t is not None and t.requires_grad and state.grad:
-            raise RuntimeError(
-                "The function 'native_batch_norm' is not differentiable with respect to argument "
-                f"'{name}'. This input cannot have requires_grad True."
-            )
+    check_no_gradient("native_batch_norm", running_mean=running_mean, running_var=running_var)
     if not training:
         assert running_mean is not None
         assert running_var is not None

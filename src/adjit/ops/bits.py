@@ -23,7 +23,7 @@ def in_dtype(input: Tensor, kind: dtypes.dtype) -> Tensor:
     """
     spec = input._spec
     if kind is spec.dtype:
-        return input
+        return input.detach()
     shape, strides = _geometry(spec.shape, spec.reported, input._offset, spec.dtype, kind)
     repeated = [d for d, n in enumerate(spec.shape) if n > 1 and not spec.reported[d]]
     if repeated:

@@ -66,7 +66,7 @@ def logical_not(x: bool):
 # ----- bits -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace=True, out=True, numbers=("x", "y"))
 @elementwise(ref=np.bitwise_and, dtypes=bits("bitwise_and_cpu"))
 def bitwise_and(x, y):
     """The bits that both operands have, of integers or bool. Not differentiable.
@@ -78,7 +78,7 @@ def bitwise_and(x, y):
     return x & y
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace=True, out=True, numbers=("x", "y"))
 @elementwise(ref=np.bitwise_or, dtypes=bits("bitwise_or_cpu"))
 def bitwise_or(x, y):
     """The bits that one or both operands have, of integers or bool. Not differentiable.
@@ -90,7 +90,7 @@ def bitwise_or(x, y):
     return x | y
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace=True, out=True, numbers=("x", "y"))
 @elementwise(ref=np.bitwise_xor, dtypes=bits("bitwise_xor_cpu"))
 def bitwise_xor(x, y):
     """The bits that one of two operands has, of integers or bool. Not differentiable.
@@ -125,7 +125,7 @@ def bitwise_not(input: Tensor) -> Any:
     return logical_not if input.dtype is dtypes.bool else complement, (input,), ()
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace=True, out=True, numbers=("x", "y"))
 @elementwise(
     ref=lambda x, y: np.where((y >= 0) & (y < 64), np.left_shift(x, y), 0),
     dtypes=integers("lshift_cpu"),
@@ -140,7 +140,7 @@ def bitwise_left_shift(x, y):
     return x << y if (y >= 0) & (y < 64) else 0
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace=True, out=True, numbers=("x", "y"))
 @elementwise(
     ref=lambda x, y: np.right_shift(x, np.where((y >= 0) & (y < 63), y, 63)),
     dtypes=integers("rshift_cpu"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
 from .. import dtypes, errors
-from ..graph import record
+from ..graph import inplace, record
 from ..graph.composed import composed
-from ..graph.elementwise import Choice, elementwise
-from ..graph.export import export
+from ..graph.elementwise import Choice, Elementwise, elementwise
+from ..graph.export import add_method, export, in_place, in_place_text
+from ..graph.operation import operation
+from ..graph.record import is_differentiated
 from ..tensor import Tensor
 from .elementwise import where as chosen
 from .promotion import float_test, test
@@ -18,7 +22,7 @@ from .promotion import float_test, test
 # ----- comparisons -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, out=True, numbers=("y",))
 @elementwise(ref=np.equal, dtypes=test)
 def eq(x, y):
     """True where `input` equals `other`; NaN equals nothing. Not differentiable.
@@ -30,7 +34,7 @@ def eq(x, y):
     return x == y
 
 
-@export(method=True, name=["ne", "not_equal"], inplace=True, out=True)
+@export(method=True, name=["ne", "not_equal"], out=True, numbers=("y",))
 @elementwise(ref=np.not_equal, dtypes=test)
 def ne(x, y):
     """True where `input` differs from `other`, as NaN does from all. Not differentiable.
@@ -42,7 +46,7 @@ def ne(x, y):
     return x != y
 
 
-@export(method=True, name=["lt", "less"], inplace=True, out=True)
+@export(method=True, name=["lt", "less"], out=True, numbers=("y",))
 @elementwise(ref=np.less, dtypes=test)
 def lt(x, y):
     """True where `input` is less than `other`. Not differentiable.
@@ -54,7 +58,7 @@ def lt(x, y):
     return x < y
 
 
-@export(method=True, name=["le", "less_equal"], inplace=True, out=True)
+@export(method=True, name=["le", "less_equal"], out=True, numbers=("y",))
 @elementwise(ref=np.less_equal, dtypes=test)
 def le(x, y):
     """True where `input` is less than `other` or equal to it. Not differentiable.
@@ -66,7 +70,7 @@ def le(x, y):
     return x <= y
 
 
-@export(method=True, name=["gt", "greater"], inplace=True, out=True)
+@export(method=True, name=["gt", "greater"], out=True, numbers=("y",))
 @elementwise(ref=np.greater, dtypes=test)
 def gt(x, y):
     """True where `input` is greater than `other`. Not differentiable.
@@ -78,7 +82,7 @@ def gt(x, y):
     return x > y
 
 
-@export(method=True, name=["ge", "greater_equal"], inplace=True, out=True)
+@export(method=True, name=["ge", "greater_equal"], out=True, numbers=("y",))
 @elementwise(ref=np.greater_equal, dtypes=test)
 def ge(x, y):
     """True where `input` is greater than `other` or equal to it. Not differentiable.
@@ -88,6 +92,50 @@ def ge(x, y):
         tensor([False,  True,  True])
     """
     return x >= y
+
+
+# ----- comparisons that are written into what they compare -----
+
+
+def writing_answers(op: Elementwise, called: str) -> Callable[[Tensor, Any], Tensor]:
+    """The method that writes what a comparison finds into the tensor, by one of its names.
+
+    It depends on the tensor no longer: there is a gradient, of 0, where one is wanted.
+    """
+    plain = in_place(op, called, in_place_text(called, op.__doc__ or "", None))
+
+    def compared(self: Tensor, other: Any) -> Tensor:
+        return op(self, other).to(self.dtype)
+
+    def zeros(g: Tensor) -> tuple[Tensor, None]:
+        return g.new_zeros(g.shape), None
+
+    compared.__name__ = f"{called}_over"
+    name = op.name.title()
+    with_number, with_tensor = (
+        operation(f"{name}Backward{k}")(compared).vjp(zeros) for k in (0, 1)
+    )
+    for found in (with_number, with_tensor):
+        found.batched_as_body()
+
+    @functools.wraps(plain)
+    def method(self: Tensor, other: Any) -> Tensor:
+        is_tensor = record.is_tensor(other)
+        if not (is_differentiated(self) or (is_tensor and is_differentiated(other))):
+            return cast(Tensor, plain(self, other))
+        inplace.check(self)
+        inplace.check_overlap(self, (other,))
+        return inplace.adopt(self, (with_tensor if is_tensor else with_number)(self, other))
+
+    return method
+
+
+for _op, *_names in (
+    (eq, "eq"), (ne, "ne", "not_equal"), (lt, "lt", "less"), (le, "le", "less_equal"),
+    (gt, "gt", "greater"), (ge, "ge", "greater_equal"),
+):  # fmt: skip
+    for _name in _names:
+        add_method(f"{_name}_", writing_answers(_op, _name))
 
 
 # ----- tests -----

@@ -274,8 +274,13 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least "
             "one operand and its subscripts list"
         )
-    wrong_types.check_all(1, operands)
-    return contract(*parse_equation(equation, tuple([x.ndim for x in operands])), operands)
+    try:
+        wrong_types.check_all(1, operands)
+        return contract(*parse_equation(equation, tuple([x.ndim for x in operands])), operands)
+    except Exception:
+        if said := wrong_types.tell(einsum, "einsum", (equation, *operands), {}):
+            return said[0]
+        raise
 
 
 def from_lists(args: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
@@ -426,6 +431,11 @@ def contract(terms: Terms, result: Term, extra: int, operands: Sequence[Tensor])
         if found is not None:
             product = found[0].product(x, y)
             return product if found[1] is None else product.permute(found[1])
+    elif len(operands) == 1:
+        order = plan_of_one(terms[0], result)
+        if order is not None:
+            x = operands[0].permute(order)
+            return x if len(result) == x.ndim else x.sum(dim=tuple(range(len(result), x.ndim)))
     sizes: dict[str, int] = {}
     for number, (term, x) in enumerate(zip(terms, operands, strict=True)):
         own: dict[str, int] = {}
@@ -524,6 +534,17 @@ def dots(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(1, dtype=a.dtype)
 
 
+class Outer(NamedTuple):
+    """Two operands as tensors whose axes stand beside each other's, where nothing is summed."""
+
+    left: Form
+    right: Form
+
+    def product(self, x: Tensor, y: Tensor) -> Tensor:
+        """The product of two operands."""
+        return self.left.of(x) * self.right.of(y)
+
+
 class Form(NamedTuple):
     """How axes are ordered, expanded and joined; None for what stays as it is."""
 
@@ -592,7 +613,7 @@ def plan_pair(
 @cached(1024)
 def plan_single_product(
     terms: Terms, result: Term, x_shape: Shape, y_shape: Shape
-) -> tuple[Pair, Shape | None] | None:
+) -> tuple[Pair | Outer, Shape | None] | None:
     """The product that an equation stands for, and the order of its axes; None if there is more to do, or
     to complain about.
     """
@@ -603,11 +624,33 @@ def plan_single_product(
         return None
     if not {*left, *right} - ({*left} & {*right}) <= {*result}:
         return None  # something is summed before
+    if {*left, *right} == {*result}:
+        return Outer(spread_form(left, x_shape, result), spread_form(right, y_shape, result)), None
     plan = plan_pair(left, right, result, x_shape, y_shape)
     if plan is None or set(plan.order) != set(result):
         return None
     axes = tuple([plan.order.index(s) for s in result])
     return plan, None if axes == tuple(range(len(axes))) else axes
+
+
+def spread_form(term: Term, shape: Shape, order: Term) -> Form:
+    """A tensor with its axes in order, of size 1 where it has none."""
+    axes = tuple([term.index(s) for s in order if s in term])
+    spread = tuple([shape[term.index(s)] if s in term else 1 for s in order])
+    return Form(
+        None if axes == tuple(range(len(axes))) else axes,
+        None,
+        None if len(axes) == len(order) else spread,
+    )
+
+
+@cached(1024)
+def plan_of_one(term: Term, result: Term) -> Shape | None:
+    """The axes of one operand in the order of the result, then those that are summed; None if it has a
+    diagonal, or the result an axis that it has not."""
+    if len(set(term)) < len(term) or not {*result} <= {*term}:
+        return None
+    return tuple([term.index(s) for s in (*result, *(s for s in term if s not in result))])
 
 
 def in_order(x: Tensor, term: Sequence[str], order: Sequence[str]) -> Tensor:

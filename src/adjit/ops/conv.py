@@ -20,15 +20,20 @@ from ..graph.normalized import normalizes
 from ..graph.operation import Operation, operation
 from ..graph.record import check_tensor
 from ..graph.view import as_own
+from ..kernels.language.processor import VECTOR_BYTES
 from ..kernels.language.turning import TILE
+from ..kernels.ops import matmul as tile_products
 from ..schedule import run_cpu
-from ..shapes import Shape, for_each
+from ..schedule.settle import float_word
+from ..shapes import Shape, for_each, numel
 from ..tensor import Tensor
 from ..unknown import cached
 from . import creation, layouts, whole_conv
 from .conv_plans import ConvPlan, Geometry, geometry_of, plan_convolve, plan_correlate
 from .layouts import as_images, in_memory
-from .matmul import multiply
+from .matmul import multiply, plan_product
+
+ONE = float_word(1)
 
 AXES = ("depth", "height", "width")
 
@@ -73,6 +78,9 @@ def product(
         zeros = creation.zeros(shape, dtype=image.dtype, device=image.device)
         made = zeros if bias is None else zeros + bias
         return as_images(made, True, *models(image, weight), told_by=told_by(image, is_backward))
+    columns = weight.shape[1 if is_backward else 0]
+    if columns < TILE and are_planes(geometry, image, weight):
+        return product_of_planes(image, weight, bias, is_backward=is_backward)
     orders, image = models(image, weight), turned_if_deep(image, geometry)
     plan = plan_convolve(
         image._spec, weight._spec, geometry, run_cpu.get_num_threads(),
@@ -81,6 +89,45 @@ def product(
     added = image if bias is None else bias.contiguous()
     made = record(plan, (image, weight, added))
     return as_images(made, True, *orders, told_by=told_by(image, is_backward))
+
+
+def are_planes(geometry: Geometry, *operands: Tensor) -> bool:
+    """Whether a CPU multiplies a 1x1 kernel and each image as it lies, in C order, which the result then has.
+
+    To turn them first takes longer: 4x3x112x112 to 3 channels 5 times as long, to 16 from 1.2 to 1.7 times.
+    """
+    spec = operands[0]._spec
+    return (
+        geometry.is_pointwise
+        and spec.device is CPU
+        and numel(geometry.image) * spec.dtype.itemsize >= VECTOR_BYTES
+        and all(t._spec.contiguous or t.shape[2:] == geometry.kernel for t in operands)
+        and not any(layouts.reports_channels_last(t._spec) for t in models(*operands))
+    )
+
+
+def product_of_planes(
+    image: Tensor, weight: Tensor, bias: Tensor | None, *, is_backward: bool
+) -> Tensor:
+    """A convolution by a 1x1 kernel, or the gradient of an image, as products of matrices of planes."""
+    shape, strides, kind = weight.shape[:2], weight._spec.strides[:2], image.dtype
+    if is_backward:
+        shape, strides = shape[::-1], strides[::-1]
+    (columns, depth), (images, _, *sizes) = shape, image.shape
+    area = numel(sizes)
+    planes = (images, depth, area), (depth * area, area, 1)
+    if bias is None:
+        plan = plan_product(kind, shape, strides, *planes, None, ())
+        operands: tuple[Tensor, ...] = weight, image
+        more: dict[str, Any] = {"bind": {"T": kind}}
+    else:
+        plan = plan_product(kind, shape, strides, *planes, (columns, 1), (1, 1))
+        operands = weight, image, bias.contiguous()
+        more = {"scalars": (ONE, ONE), "activation": tile_products.ACTIVATION}
+    return launch(
+        plan.kernel, operands, [((images, columns, *sizes), kind)],
+        words=plan.words, n=plan.n, grain=plan.grain, **more,
+    )  # fmt: skip
 
 
 def record(plan: ConvPlan, operands: tuple[Tensor, ...]) -> Tensor:
@@ -205,6 +252,11 @@ def weight_gradient(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
     if image.numel() == 0 or upper.numel() == 0:
         shape = upper.shape[1], image.shape[1] // geometry.groups, *geometry.kernel
         return creation.zeros(shape, dtype=image.dtype, device=image.device)
+    images, area = image.shape[0], numel(geometry.image)
+    if min(image.shape[1], upper.shape[1]) <= area and are_planes(geometry, image, upper):
+        rows, columns = (t.view(images, t.shape[1], area) for t in (upper, image))
+        found = multiply(rows, columns.transpose(1, 2)).sum(0)
+        return found.view(upper.shape[1], image.shape[1], *geometry.kernel)
     image, upper = turned_if_deep(image, geometry), channels_last(upper)
     if is_product(image, upper, geometry):
         pixels, uppers = (in_memory(x, True).view(-1, x.shape[1]) for x in (image, upper))

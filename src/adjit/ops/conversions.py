@@ -14,7 +14,15 @@ from ..graph.node import spec_of
 from ..graph.operation import operation
 from ..graph.view import ViewPullback, alias, on_its_own
 from ..schedule.settle import value_of
-from ..shapes import Shape, contiguous_strides, dense_in_order, has_overlap, numel, same_strides
+from ..shapes import (
+    Shape,
+    check_bool,
+    contiguous_strides,
+    dense_in_order,
+    has_overlap,
+    numel,
+    same_strides,
+)
 from ..tensor import Tensor
 from . import elementwise
 from .creation import legacy_dtype, pinned
@@ -202,6 +210,9 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
                 f"({', '.join(type(a).__name__ for a in args)})"
             )
     non_blocking, copy = (*switches, *(non_blocking, copy)[len(switches) :])
+    if non_blocking.__class__ is not bool or copy.__class__ is not bool:
+        check_bool("to", "non_blocking", non_blocking)
+        check_bool("to", "copy", copy)
     made = input
     kind = made.dtype if kind is None else dtypes.check(kind)
     strides = _wanted_strides(input, memory_format, copy or kind is not made.dtype)

@@ -38,7 +38,17 @@ from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word
-from ..shapes import Size, an_int, checked_shape, is_dense, is_int, listed, shape_of
+from ..shapes import (
+    Size,
+    an_int,
+    check_bool,
+    checked_shape,
+    is_dense,
+    is_int,
+    listed,
+    shape_of,
+    sized,
+)
 from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
 from ..unknown import cached, whole
@@ -142,7 +152,9 @@ def tensor(
         if made is None:
             made = from_array(_array_of(data, dtype))
     place = devices.check(device)
-    if place is not devices.CPU or requires_grad or pin_memory:
+    if place is not devices.CPU or requires_grad is not False or pin_memory is not False:
+        check_bool("tensor", "requires_grad", requires_grad)
+        check_bool("tensor", "pin_memory", pin_memory)
         made = _finish(write.placed(made, place), requires_grad, pin_memory=pin_memory)
     return made
 
@@ -213,7 +225,7 @@ def _know_lists(asked: Any, are_floats: bool, spec: Spec) -> None:
 
 @cached(1024)
 def _dense(shape: tuple[int, ...], kind: Dtype) -> Spec:
-    return dense_spec(Size(shape), kind)
+    return dense_spec(sized(shape), kind)
 
 
 def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
@@ -416,7 +428,7 @@ def sharing_array(ndarray: np.ndarray[Any, Any], is_seen: bool = True) -> Tensor
     """A tensor on the memory of an array, at which others may look."""
     kind = dtypes.of_numpy(ndarray.dtype)
     strides = tuple([step // kind.itemsize for step in ndarray.strides])
-    return _sharing(ndarray, spec_of(Size(ndarray.shape), strides, kind), is_seen)
+    return _sharing(ndarray, spec_of(sized(ndarray.shape), strides, kind), is_seen)
 
 
 def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec, is_seen: bool) -> Tensor:

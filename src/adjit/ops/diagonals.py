@@ -18,7 +18,7 @@ from ..graph.operation import operation
 from ..kernels.ops import fill
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, an_int, numel, numpy_names, wrap_dim
+from ..shapes import Shape, an_int, as_int, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from ..unknown import bounds_of
 from . import creation, layouts, slicing
@@ -148,7 +148,7 @@ def tril_indices(
         tensor([[0, 1, 1],
                 [0, 0, 1]])
     """
-    return triangle_indices(row, col, offset, False, dtype, device)
+    return triangle_indices(as_int(row), as_int(col), as_int(offset), False, dtype, device)
 
 
 @export
@@ -170,7 +170,7 @@ def triu_indices(
         tensor([[0, 0, 1],
                 [0, 1, 1]])
     """
-    return triangle_indices(row, col, offset, True, dtype, device)
+    return triangle_indices(as_int(row), as_int(col), as_int(offset), True, dtype, device)
 
 
 @export(method=True)
@@ -262,11 +262,14 @@ def trace(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: if `input` is no matrix.
+        NotImplementedError: for a bool one.
 
     Example:
         >>> adjit.trace(adjit.tensor([[1., 2.], [3., 4.]]))
         tensor(5.)
     """
+    if input.dtype is dtypes.bool:
+        raise NotImplementedError("\"trace\" not implemented for 'Bool'")
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
     return slicing.diagonal(input).sum()

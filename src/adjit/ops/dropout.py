@@ -254,9 +254,65 @@ def feature_alpha_dropout(
         >>> F.feature_alpha_dropout(adjit.ones(1, 1, 2), p=0.5, training=False)
         tensor([[[1., 1.]]])
     """
-    if training and p not in (0, 1) and input.ndim < 2:
-        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    check_channels(input, training, p)
     return saturated(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
+
+
+def check_channels(input: Tensor, train: bool, p: float) -> None:
+    """Raise where whole channels are to be dropped and there are none."""
+    if train and p not in (0, 1) and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+
+
+@export(name="alpha_dropout", inplace="only")
+def plain_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """`nn.functional.alpha_dropout` with all arguments given.
+
+    Raises:
+        RuntimeError: if `p` is no probability.
+
+    Example:
+        >>> adjit.alpha_dropout(adjit.ones(2), 0.5, False)
+        tensor([1., 1.])
+    """
+    check_probability(p, RuntimeError)
+    return alpha_dropout(input, p, train)
+
+
+@export(name="feature_alpha_dropout", inplace="only")
+def plain_feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """`nn.functional.feature_alpha_dropout` with all arguments given.
+
+    Raises:
+        RuntimeError: if `p` is no probability, or for an input of less than two dimensions.
+
+    Example:
+        >>> adjit.feature_alpha_dropout(adjit.ones(1, 2), 0.5, False)
+        tensor([[1., 1.]])
+    """
+    check_probability(p, RuntimeError)
+    return feature_alpha_dropout(input, p, train)
+
+
+@export(inplace="only")
+def feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """Zero whole channels of (N, C, *) with probability `p` and scale the others by `1 / (1 - p)`.
+
+    Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if `p` is no probability, or for an input of less than two dimensions.
+
+    Example:
+        >>> adjit.feature_dropout(adjit.ones(1, 2), 0.0, True)
+        tensor([[1., 1.]])
+    """
+    check_probability(p, RuntimeError)
+    check_channels(input, train, p)
+    if not train or p == 0:
+        return input
+    ones_of_channels = input.detach().new_ones((*input.shape[:2], *[1] * (input.ndim - 2)))
+    return input * dropped(ones_of_channels, float(p))
 
 
 def saturated(input: Tensor, p: float, training: bool, inplace: bool, shape: Shape) -> Tensor:

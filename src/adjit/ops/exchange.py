@@ -12,7 +12,7 @@ from .. import devices, driver, dtypes, gpu
 from ..graph import record
 from ..graph.export import add_method, export
 from ..graph.node import dense_spec, spec_of
-from ..shapes import Size, contiguous_strides, is_dense
+from ..shapes import Size, contiguous_strides, is_dense, sized
 from ..storage import BorrowedMemory
 from ..tensor import Tensor
 
@@ -304,7 +304,7 @@ def _from_capsule(capsule: Any) -> Tensor:
         raise BufferError(f"from_dlpack: a capsule of DLPack {managed.major}.{managed.minor}")
     found = managed.array
     kind, place = _dtype_of(found.dtype), _place_of(found.device)
-    shape = Size(found.shape[: found.ndim] if found.ndim else ())
+    shape = sized(found.shape[: found.ndim] if found.ndim else ())
     strides = contiguous_strides(shape)
     if found.strides and found.ndim:
         strides = tuple(found.strides[: found.ndim])
@@ -376,7 +376,7 @@ def from_cuda_array_interface(array: Any) -> Tensor:
     if told.get("mask") is not None:
         raise NotImplementedError("__cuda_array_interface__: masked arrays are not supported")
     kind = dtypes.of_numpy(np.dtype(told["typestr"]))
-    shape = Size(told["shape"])
+    shape = sized(told["shape"])
     strides = contiguous_strides(shape)
     if told.get("strides") is not None:
         if any(s < 0 or s % kind.itemsize for s in told["strides"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes, errors
@@ -62,7 +62,7 @@ def sampling(backward_name: str) -> Operation:
 
     @operation(backward_name)
     def gather(x: Tensor, w: Tensor, places: Tensor, outer: Shape) -> Tensor:
-        """(N, C, *outer): the weighted sums of the elements of `x` at places."""
+        """(N, C, *outer): the weighted sums of the elements of `x` at places, reported in C order."""
         images, channels, *size = x.shape
         taps, points = w.shape[1:]
         at_end = pays_at_end(x, taps * points)
@@ -74,7 +74,7 @@ def sampling(backward_name: str) -> Operation:
             layouts.shape_in_memory((images, channels, *outer), at_end),
             (channels, numel(size), points, taps), units, images * channels * taps * points,
         )  # fmt: skip
-        return layouts.as_images(made, at_end, x)
+        return layouts.as_images(made, at_end)
 
     gather.multilinear("x", "w")
 
@@ -270,8 +270,8 @@ def grid_sample(
         tensor([[[[2.5000]]]])
     """
     for name, value, known in (
-        ("mode", mode, ("bilinear", "nearest", "bicubic")),
-        ("padding_mode", padding_mode, ("zeros", "border", "reflection")),
+        ("mode", mode, MODES),
+        ("padding_mode", padding_mode, OUTSIDE),
     ):
         if value not in known:
             listed = ", ".join(repr(k) for k in known[:2])
@@ -303,6 +303,65 @@ def grid_sample(
     assert places is not None
     out: Tensor = SAMPLERS[input.ndim](input, weights, places, tuple(outer))
     return out
+
+
+MODES, OUTSIDE = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+@export
+def grid_sampler(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """`nn.functional.grid_sample` with its modes as numbers.
+
+    Args:
+        input, grid: as there.
+        interpolation_mode: 0 for "bilinear", 1 for "nearest", 2 for "bicubic".
+        padding_mode: 0 for "zeros", 1 for "border", 2 for "reflection".
+        align_corners: as there.
+
+    Raises:
+        RuntimeError: for another number, or shapes that do not fit.
+
+    Example:
+        >>> x = adjit.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> adjit.grid_sampler(x, adjit.zeros(1, 1, 1, 2), 0, 0, True)
+        tensor([[[[2.5000]]]])
+    """
+    for name, value in (("interpolation_mode", interpolation_mode), ("padding_mode", padding_mode)):
+        if value not in range(3):
+            raise RuntimeError(f"grid_sampler(): expected {name} to be 0, 1 or 2, but got: {value}")
+    return grid_sample(input, grid, MODES[interpolation_mode], OUTSIDE[padding_mode], align_corners)
+
+
+def sampler_of(axes: int) -> Callable[..., Tensor]:
+    """`grid_sampler_2d`, or `grid_sampler_3d`."""
+
+    def function(
+        input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+    ) -> Tensor:
+        if input.ndim != axes + 2 or grid.ndim != axes + 2:
+            raise RuntimeError(
+                f"grid_sampler(): expected {axes + 2}D input and grid with same number of dimensions, but got "
+                f"input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            )
+        return grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+    function.__name__ = function.__qualname__ = f"grid_sampler_{axes}d"
+    function.__doc__ = f"""Call `grid_sampler` on inputs of {axes} spatial axes.
+
+    Raises:
+        RuntimeError: for an input of other axes.
+
+    Example:
+        >>> grid = adjit.zeros(1, {"1, " * axes}{axes})
+        >>> adjit.grid_sampler_{axes}d(adjit.ones(1, 1{", 3" * axes}), grid, 0, 0, False).item()
+        1.0
+    """
+    return export(function)
+
+
+grid_sampler_2d, grid_sampler_3d = sampler_of(2), sampler_of(3)
 
 
 # ---------------------------------------------------------------- affine grids

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,15 @@ from ..graph.operation import operation
 from ..graph.state import state
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, numpy_names, wrap_dim
+from ..shapes import (
+    Shape,
+    broadcast_shapes,
+    coalesce,
+    contiguous_strides,
+    numel,
+    numpy_names,
+    wrap_dim,
+)
 from ..tensor import Tensor
 from . import creation
 from .tables import IN_GRID, at_least_1d, over_first, read_rows, write_rows
@@ -31,7 +40,7 @@ def grid_words(
 ) -> tuple[tuple[int, ...], int, int]:
     """The words of a grid, its units, and its grain; every argument has at least one axis."""
     sizes, steps = index.shape, index._spec.strides
-    others = [d for d in range(len(shape)) if d != dim]
+    others = [d for d in range(len(shape)) if d != dim and sizes[d] != 1]
     # The innermost of the others is met along with `dim`, unless the elements along `dim` lie closer.
     is_closer = steps[dim] < steps[others[-1]] if others else True
     shared = None if is_closer and (sizes[dim] >= LONG or not others) else others.pop()
@@ -40,9 +49,11 @@ def grid_words(
         words += [1, 0, 0, 0]
     else:
         words += [sizes[shared], strides[shared], steps[shared], source_strides[shared]]
-    words += [dim, len(others)]
-    for operand in (sizes, strides, steps, source_strides):
-        words += [operand[d] for d in others]
+    groups, lines = coalesce(
+        tuple([sizes[d] for d in others]),
+        [tuple([operand[d] for d in others]) for operand in (strides, steps, source_strides)],
+    )
+    words += [dim, len(groups), *groups, *itertools.chain.from_iterable(lines)]
     units = numel([size for d, size in enumerate(sizes) if d != dim])
     if 0 in sizes:
         units = 0
@@ -57,7 +68,11 @@ def rows_of(dim: int, index: Tensor, shape: Shape | None = None) -> Tensor | Non
     Rows are moved as such then: of a table of 2000 x 32, 10,000 take 46 us for 381, summed up 72 for 382.
     """
     others = [d for d in range(index.ndim) if d != dim]
-    if not others or any(index.shape[d] > 1 and index._spec.strides[d] for d in others):
+    if (
+        not others
+        or not index.numel()
+        or any(index.shape[d] > 1 and index._spec.strides[d] for d in others)
+    ):
         return None
     if shape is not None and any(index.shape[d] != shape[d] for d in others):
         return None
@@ -439,7 +454,8 @@ def _(
         if not include_self:
             here = scatter_number(here, dim, index, 0)
         shares = scatter_sum(here, dim, index, there)
-        part = g / shares.masked_fill(shares == 0, 1)
+        # Nothing equals a NaN: what goes there is divided by nothing, and NaN as in PyTorch.
+        part = g / shares.masked_fill((shares == 0) & (out == out), 1)
         gx, gsrc = here * part, there * along(part)
         if not include_self:
             gx = g

@@ -46,8 +46,9 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return sliced(x, 0, key)
     if key is None:
         return view.unsqueeze(x, 0)
-    if is_place(x, key):
-        return read(x, [key])
+    places = places_of(x, key)
+    if places is not None:
+        return read(x, places)
     if is_number(x, key):
         return picked(x, 0, int(key.item()), 0)
     if is_rows_mask(x, key):
@@ -60,14 +61,33 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     return read(viewed, indices)
 
 
-def is_place(x: Tensor, key: Any) -> bool:
-    """Whether a key is a tensor of indices along the first axis, where `x` is."""
-    if key.__class__ is not Tensor:
-        return False
-    spec = key._spec
-    return (
-        spec.dtype is dtypes.int64 and bool(spec.ndim and x.ndim) and spec.device is x._spec.device
-    )
+def places_of(x: Tensor, key: Any) -> list[Tensor | None] | None:
+    """The indices in a key, tensors and lists of ints, where there is nothing beside them but `:` and one
+    `...`, None for the axes before the last one that are kept; None where there is anything else, or none."""
+    entries = key if key.__class__ is tuple else (key,)
+    spec, used = x._spec, 0
+    found: list[Tensor | None] = []
+    open_axes = spec.ndim - len(entries) + 1  # that one `...` stands for
+    for entry in entries:
+        kind = entry.__class__
+        index: Tensor | None = None
+        if kind is Tensor:
+            given = entry._spec
+            if not (given.dtype is dtypes.int64 and given.ndim and given.device is spec.device):
+                return None
+            index = entry
+        elif kind is list and entry and spec.device is CPU:
+            if {number.__class__ for number in entry} != {int}:
+                return None
+            index = creation.tensor(entry)
+        elif entry is Ellipsis and open_axes > 0:
+            found += [None] * (open_axes - 1)
+            open_axes = 0
+        elif kind is not slice or not is_full(entry):
+            return None
+        found.append(index)
+        used = used if index is None else len(found)
+    return found[:used] if used and len(found) <= spec.ndim else None
 
 
 def is_number(x: Tensor, key: Any) -> bool:
@@ -102,13 +122,20 @@ def is_plain(key: Any) -> bool:
 
 
 PLAIN = {int, slice, NoneType, type(Ellipsis)}
-Tensor.__getitem__ = caches_views(getitem, in_brackets=True)  # type: ignore[method-assign]
+
+
+def keeps_all(key: Any) -> bool:
+    """Whether a key leaves all axes as they are."""
+    entries = key if key.__class__ is tuple else (key,)
+    return entries.count(Ellipsis) < 2 and all(map(is_kept, entries))
 
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place and with gradients to both."""
-    if is_plain(key):
+    if is_plain(key) or keeps_all(key):
         viewed = Tensor.__getitem__(x, key)
+        if viewed._spec is x._spec and x.__class__ not in tracers:
+            viewed = x  # all of it is written, and its history is that of a copy
         if value.__class__ in NUMBERS:
             put_number(viewed, value)
         else:
@@ -118,8 +145,11 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         x.masked_fill_(key.view(*key.shape, *[1] * (x.ndim - key.ndim)), value)
         return
     value = as_value(x, value)
-    if is_place(x, key):
-        write_places(x, [key], without_leading_ones(value, key.ndim + x.ndim - 1))
+    places = places_of(x, key)
+    if places is not None:
+        ranks = [index.ndim for index in places if index is not None]
+        axes = max(ranks) + x.ndim - len(ranks)
+        write_places(x, places, without_leading_ones(value, axes))
         return
     mask = as_mask(x, key)
     if mask is not None and value.ndim == 0:
@@ -142,13 +172,18 @@ NUMBERS = {float, int, bool}
 
 def put_number(viewed: Tensor, value: Any) -> None:
     """Write a number into a view."""
-    if viewed.__class__ in tracers or not write.is_quiet(viewed):
-        viewed.copy_(creation.number_like(viewed, value))
+    is_quiet = viewed.__class__ not in tracers and write.is_quiet(viewed)
+    if viewed.__class__ in tracers or not (is_quiet or copy_slices.can_assign_number(viewed)):
+        if viewed.__class__ not in tracers and viewed._view_of is None:
+            viewed.fill_(value)
+        else:
+            viewed.copy_(creation.number_like(viewed, value))
         return
     inplace.check(viewed)
     write.refuse_overlapping(viewed._spec)
     dtypes.check_fits(value, viewed._spec.dtype)
-    write.assign_number(viewed, value)
+    assign = write.assign_number if is_quiet else copy_slices.assign_number
+    assign(viewed, value)
 
 
 def put_into(viewed: Tensor, value: Tensor) -> None:
@@ -172,12 +207,6 @@ def without_leading_ones(value: Tensor, axes: int) -> Tensor:
     while value.ndim > axes and value.shape[0] == 1:
         value = value.squeeze(0)
     return value
-
-
-Tensor.__setitem__ = assigning(  # type: ignore[method-assign]
-    Tensor.__getitem__, write.assignments, write.number_assignments, copy_slices.graded_assignments,
-    copy_slices.slices_op, setitem,
-)  # fmt: skip
 
 
 def delitem(x: Tensor, key: Any) -> None:
@@ -657,3 +686,10 @@ def named_axes(indices: Indices, names: Sequence[int], rank: int) -> list[int]:
     kept = [name for d, name in enumerate(names) if d not in axes]
     front = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     return [*kept[:front], *common, *kept[front:]]
+
+
+Tensor.__getitem__ = caches_views(getitem, chooses=index)  # type: ignore[method-assign]
+Tensor.__setitem__ = assigning(  # type: ignore[method-assign]
+    Tensor.__getitem__, write.assignments, write.number_assignments, copy_slices.graded_assignments,
+    copy_slices.slices_op, lambda: (vars(Tensor)["copy_"], vars(Tensor)["fill_"]), setitem,
+)  # fmt: skip

@@ -14,7 +14,7 @@ from ..graph.node import Spec
 from ..graph.view import as_own
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, Size, is_contiguous, numel
+from ..shapes import Shape, is_contiguous, numel, sized
 from ..tensor import Tensor
 from ..unknown import cached
 
@@ -127,7 +127,7 @@ def reports_channels_last(spec: Spec) -> bool:
     """Whether PyTorch makes results with the channels last of (N, C, *) with such strides."""
     shape, strides = spec.shape, spec.reported
     if len(shape) == 3:  # which it sees as an image one pixel high
-        shape = Size((*shape[:2], 1, shape[2]))
+        shape = sized((*shape[:2], 1, shape[2]))
         strides = (*strides[:2], strides[2] * shape[3], strides[2])
     return formats.suggested(shape, strides) is not formats.contiguous_format
 

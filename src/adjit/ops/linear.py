@@ -7,7 +7,6 @@ from typing import Any
 from ..graph.batching import Batch, folded, unfolded
 from ..graph.composed import composed
 from ..graph.export import export
-from ..graph.levels import tracers
 from ..graph.normalized import normalizes
 from ..graph.operation import operation
 from ..graph.view import as_own
@@ -19,39 +18,64 @@ from .product_sums import addmm, baddbmm
 
 @operation("AddmmBackward0")
 def affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
-    """`addmm(bias, input, weight.t())` as one op: the weight's gradient comes out in its layout.
-
-    Of a vector the one row of that, for tracers: examples that are vectors are rows, and need no views.
-    """
-    if input.ndim == 1:
-        return as_own(addmm(bias, input.unsqueeze(0), weight.t()).view(weight.shape[0]))
+    """`addmm(bias, input, weight.t())` as one op: the weight's gradient comes out in its layout."""
     return addmm(bias, input, weight.t())
 
 
-affine.multilinear("input", "weight", plus="bias")
+@operation("ViewBackward0")
+def affine_of_lines(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    """`affine` of a vector, or of the lines of a tensor: of rows, which are viewed then."""
+    made = addmm(bias, rows_of(input), weight.t())
+    return as_own(made.view(*input.shape[:-1], weight.shape[0]))
 
 
-@affine.vjp
-def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
-    return g, to_input(g, weight), to_weight(g, input)
+@operation("MmBackward0")
+def times(input: Tensor, weight: Tensor) -> Tensor:
+    """`input @ weight.t()` of two matrices, as one op."""
+    return mm(input, weight.t())
+
+
+@operation("UnsafeViewBackward0")
+def times_of_lines(input: Tensor, weight: Tensor) -> Tensor:
+    """`times` of the lines of a tensor."""
+    return as_own(mm(rows_of(input), weight.t()).view(*input.shape[:-1], weight.shape[0]))
+
+
+for _op in (affine, affine_of_lines):
+    _op.multilinear("input", "weight", plus="bias")
+
+    @_op.vjp
+    def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
+        return rows_of(g), to_input(g, weight), to_weight(g, input)
+
+
+for _op in (times, times_of_lines):
+    _op.multilinear("input", "weight")
+
+    @_op.vjp
+    def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
+        return to_input(g, weight), to_weight(g, input)
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """The lines along the last axis as rows of a matrix; a vector is one."""
+    if x.ndim == 2:
+        return x
+    return x.unsqueeze(0) if x.ndim < 2 else lines_of(x)
 
 
 def to_input(g: Tensor, weight: Tensor) -> Tensor:
     """The gradient of a layer's input."""
-    return g @ weight if g.ndim == 1 else g.mm(weight)
+    return g.mm(weight) if g.ndim == 2 else g @ weight
 
 
 def to_weight(g: Tensor, input: Tensor) -> Tensor:
     """The gradient of a layer's weight."""
-    return g.unsqueeze(1) * input if g.ndim == 1 else g.t().mm(input)
+    return g.unsqueeze(1) * input if g.ndim == 1 else rows_of(g).t().mm(rows_of(input))
 
 
 @affine.batched
 def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
-    if input.ndim == 1:
-        if batch.has(bias) or batch.has(weight):
-            return (mm(input.unsqueeze(0), weight.t()) + bias).squeeze(0)
-        return batch.wrapped(affine(bias, batch.full(input), weight))
     if batch.has(weight):
         weights = batch.full(weight)
         if not batch.has(input):  # one product with all weights below each other
@@ -68,6 +92,22 @@ def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     if batch.has(bias) or batch.has(weight):
         return mm(input, weight.t()) + bias
     return batch.wrapped(unfolded(affine(bias, folded(batch.full(input)), weight), batch.size))
+
+
+@affine_of_lines.batched
+def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    if batch.has(bias) or batch.has(weight):
+        if input.ndim == 1:
+            return (mm(input.unsqueeze(0), weight.t()) + bias).squeeze(0)
+        return matmul(input, weight.t()) + bias
+    full = batch.full(input)
+    return batch.wrapped((affine if full.ndim == 2 else affine_of_lines)(bias, full, weight))
+
+
+@times.batched
+@times_of_lines.batched
+def _(batch: Batch, input: Tensor, weight: Tensor) -> Tensor:
+    return matmul(input, weight.t())
 
 
 def multiplies(input: Tensor, weight: Tensor) -> bool:
@@ -97,19 +137,19 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         >>> F.linear(adjit.ones(2, 3), adjit.ones(4, 3), adjit.ones(4))[0]
         tensor([4., 4., 4., 4.])
     """
-    if bias is None:
-        return matmul(input, weight.t())
-    is_line = input.ndim == 1 and input.__class__ in tracers
-    if (input.ndim == 2 or is_line) and weight.ndim == 2 and bias.ndim == 1:
-        return affine.on(input=input, weight=weight, bias=bias)
-    if input.ndim == 2:
-        return addmm(bias, input, weight.t())
     if not input.ndim:
         raise RuntimeError(
             f"both arguments to linear need to be at least 1D, but they are 0D and {weight.ndim}D"
         )
-    rows = lines_of(input) if input.ndim > 1 else input.unsqueeze(0)
-    return as_own(addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0]))
+    if bias is None:
+        if weight.ndim != 2 or input.ndim == 1:
+            return matmul(input, weight.t())
+        return (times if input.ndim == 2 else times_of_lines).on(input, weight)
+    if weight.ndim == 2 and bias.ndim == 1:
+        op = affine if input.ndim == 2 else affine_of_lines
+        return op.on(input=input, weight=weight, bias=bias)
+    made = addmm(bias, rows_of(input), weight.t())
+    return made if input.ndim == 2 else as_own(made.view(*input.shape[:-1], weight.shape[0]))
 
 
 @export

@@ -13,7 +13,7 @@ from ..graph.launch import launch
 from ..graph.normalized import normalizes_first
 from ..graph.operation import operation
 from ..graph.primitives import NO_AXES, filled
-from ..graph.record import plain_number
+from ..graph.record import no_gradient, plain_number
 from ..kernels.ops import losses as kernels
 from ..kernels.ops import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, check_fits, numel
@@ -115,7 +115,7 @@ def smooth_l1_loss(
     check_reduction(reduction)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    check_floating("smooth_l1_loss", input, target)
+    check_floating("smooth_l1", input, target)
     if beta == 0:
         return reduced((input - target).abs(), reduction)
     return reduced(smooth_absolute_error(input, target, beta=beta), reduction)
@@ -399,7 +399,9 @@ picked.linear("x")
 
 
 @picked.vjp
-def _(g, target, weight, outs, ignored, reduction, shape):  # type: ignore[no-untyped-def]
+def _(g, target, weight, outs, ignored, reduction, shape, needs):  # type: ignore[no-untyped-def]
+    if needs[-1] and weight is not None:
+        raise no_gradient("nll_loss2d_forward" if len(shape) > 2 else "nll_loss_forward", "weight")
     scale = g * outs[1]
     if reduction == "mean":
         scale = scale / outs[2]
@@ -470,6 +472,9 @@ def nll_loss(
     """`-input` at the targets' classes, weighted; the mean is that of the weights."""
     check_reduction(reduction)
     target = check_classes(input, target, weight)
+    if not input.dtype.is_floating_point:
+        frame = "nll_loss_out_frame" if input.ndim < 3 else "nll_loss2d_forward_out_frame"
+        raise NotImplementedError(f"\"{frame}\" not implemented for '{input.dtype.legacy}'")
     return picked.on(input, target, weight, ignore_index, reduction, input.shape)
 
 

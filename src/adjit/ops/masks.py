@@ -19,7 +19,7 @@ from ..graph.record import result
 from ..kernels.language.abi import STATUS_VALUE
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, Size, broadcast_shapes, numel
+from ..shapes import Shape, an_int, broadcast_shapes, numel, sized
 from ..tensor import Tensor
 from . import creation
 from .tables import IN_BRACKETS, IN_FLAT, at_least_1d, read_rows
@@ -95,7 +95,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     if axes and size <= kernels.COUNT_BLOCK and input.device is CPU:
         room, found = places_of_few(input)
         few = int(found.item())
-        spec = spec_of(Size((few, axes)), (1, few), dtypes.int64)
+        spec = spec_of(sized((few, axes)), (1, few), dtypes.int64)
         return result(room._storage.value, spec)
     x = input.detach().contiguous()
     ends = block_ends(x)
@@ -131,6 +131,8 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
                 [ 3],
                 [-1]])
     """
+    size = an_int("nonzero_static", "size", 2, size)
+    fill_value = an_int("nonzero_static", "fill_value", 3, fill_value)
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     found = nonzero(input)[:size]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from .. import dtypes
 from ..graph.composed import composed
 from ..graph.export import export
-from ..shapes import broadcast_shapes, numpy_names
+from ..graph.record import check_tensor
+from ..shapes import broadcast_shapes, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .dropout import dropout
 from .embedding import embedding, one_hot
@@ -81,6 +82,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             f"expected common dtype to be floating point, yet common dtype is {kind.legacy}"
         )
     shape = broadcast_shapes(x1.shape, x2.shape)
+    wrap_dim(dim, len(shape))
     x1, x2 = x1.to(kind).expand(shape), x2.to(kind).expand(shape)
     return (normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps)).sum(dim)
 
@@ -99,4 +101,6 @@ def pairwise_distance(
         >>> adjit.pairwise_distance(adjit.tensor([[1., 0.]]), adjit.tensor([[4., 4.]]))
         tensor([5.0000])
     """
+    check_tensor("pairwise_distance", "x1", 1, x1)
+    check_tensor("pairwise_distance", "x2", 2, x2)
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)

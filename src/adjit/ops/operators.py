@@ -14,6 +14,7 @@ from ..graph.elementwise_record import elementwise
 from ..graph.export import add_method, methods, written, written_by
 from ..graph.fastpath import compiled
 from ..graph.record import is_tensor
+from ..graph.wrong_types import declined
 from ..tensor import Tensor
 from .arithmetic import (
     SPECIAL_POWERS,
@@ -48,11 +49,13 @@ def is_operand(value: Any) -> bool:
     return hasattr(value, "item") and not getattr(value, "ndim", 0)
 
 
-def operator(op: Elementwise) -> Operator:
+def operator(name: str, op: Elementwise) -> Operator:
     """`tensor <op> other`, the shortest way from the user to the recording."""
 
     def method(self: Any, other: Any) -> Any:
-        return elementwise(op, (self, other), ()) if is_operand(other) else NotImplemented
+        if is_operand(other):
+            return elementwise(op, (self, other), ())
+        return declined(name, self, other)
 
     method.__doc__ = op.__doc__
     recorded: Operator = compiled(op, method)
@@ -65,15 +68,15 @@ def power(self: Any, exponent: Any) -> Any:
     if (kind is int or kind is float) and self._spec.dtype.is_floating_point:
         op = SPECIAL_POWERS.get(exponent)
         return power_by_number.record(self, exponent) if op is None else op.record(self)
-    return pow(self, exponent) if is_operand(exponent) else NotImplemented
+    return pow(self, exponent) if is_operand(exponent) else declined("__pow__", self, exponent)
 
 
-def general(function: Callable[[Any, Any], Any], swapped: bool = False) -> Operator:
+def general(name: str, function: Callable[[Any, Any], Any], swapped: bool = False) -> Operator:
     """An operator that is a function; `swapped` for `other <op> tensor`."""
 
     def method(self: Any, other: Any) -> Any:
         if not is_operand(other):
-            return NotImplemented
+            return declined(name, self, other)
         return function(other, self) if swapped else function(self, other)
 
     method.__doc__ = function.__doc__
@@ -99,36 +102,36 @@ def over(self: Tensor, other: Any) -> Any:
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
-    "__add__": operator(total),
-    "__radd__": operator(total),
-    "__sub__": operator(difference),
-    "__rsub__": operator(from_number),
-    "__mul__": operator(mul),
-    "__rmul__": operator(mul),
-    "__truediv__": operator(quotient),
-    "__rtruediv__": general(over),
-    "__floordiv__": general(floor_divide),
-    "__rfloordiv__": general(floor_divide, swapped=True),
-    "__mod__": general(remainder),
-    "__rmod__": general(remainder, swapped=True),
+    "__add__": operator("__add__", total),
+    "__radd__": operator("__radd__", total),
+    "__sub__": operator("__sub__", difference),
+    "__rsub__": operator("__rsub__", from_number),
+    "__mul__": operator("__mul__", mul),
+    "__rmul__": operator("__rmul__", mul),
+    "__truediv__": operator("__truediv__", quotient),
+    "__rtruediv__": general("__rtruediv__", over),
+    "__floordiv__": general("__floordiv__", floor_divide),
+    "__rfloordiv__": general("__rfloordiv__", floor_divide, swapped=True),
+    "__mod__": general("__mod__", remainder),
+    "__rmod__": general("__rmod__", remainder, swapped=True),
     "__pow__": power,
-    "__rpow__": general(pow, swapped=True),
-    "__and__": operator(bitwise_and),
-    "__rand__": operator(bitwise_and),
-    "__or__": operator(bitwise_or),
-    "__ror__": operator(bitwise_or),
-    "__xor__": operator(bitwise_xor),
-    "__rxor__": operator(bitwise_xor),
-    "__lshift__": operator(bitwise_left_shift),
-    "__rlshift__": general(bitwise_left_shift, swapped=True),
-    "__rshift__": operator(bitwise_right_shift),
-    "__rrshift__": general(bitwise_right_shift, swapped=True),
-    "__eq__": operator(eq),
-    "__ne__": operator(ne),
-    "__lt__": operator(lt),
-    "__le__": operator(le),
-    "__gt__": operator(gt),
-    "__ge__": operator(ge),
+    "__rpow__": general("__rpow__", pow, swapped=True),
+    "__and__": operator("__and__", bitwise_and),
+    "__rand__": operator("__rand__", bitwise_and),
+    "__or__": operator("__or__", bitwise_or),
+    "__ror__": operator("__ror__", bitwise_or),
+    "__xor__": operator("__xor__", bitwise_xor),
+    "__rxor__": operator("__rxor__", bitwise_xor),
+    "__lshift__": operator("__lshift__", bitwise_left_shift),
+    "__rlshift__": general("__rlshift__", bitwise_left_shift, swapped=True),
+    "__rshift__": operator("__rshift__", bitwise_right_shift),
+    "__rrshift__": general("__rrshift__", bitwise_right_shift, swapped=True),
+    "__eq__": operator("__eq__", eq),
+    "__ne__": operator("__ne__", ne),
+    "__lt__": operator("__lt__", lt),
+    "__le__": operator("__le__", le),
+    "__gt__": operator("__gt__", gt),
+    "__ge__": operator("__ge__", ge),
     "__neg__": methods["neg"],
     "__pos__": positive,
     "__abs__": methods["abs"],
@@ -151,11 +154,11 @@ IN_PLACE = {
 }
 
 
-def writing_operator(write: Operator) -> Operator:
+def writing_operator(name: str, write: Operator) -> Operator:
     """`tensor <op>= other`."""
 
     def method(self: Any, other: Any) -> Any:
-        return write(self, other) if is_operand(other) else NotImplemented
+        return write(self, other) if is_operand(other) else declined(name, self, other)
 
     method.__doc__, method.__name__ = write.__doc__, write.__name__
     return method
@@ -164,5 +167,5 @@ def writing_operator(write: Operator) -> Operator:
 for _name, _operator in OPERATORS.items():
     add_method(_name, _operator)
 for _name, _method in IN_PLACE.items():
-    _operator = writing_operator(methods[_method])
+    _operator = writing_operator(_name, methods[_method])
     add_method(_name, written(written_by[_method], _operator, is_operator=True))

@@ -17,6 +17,7 @@ from ..graph.node import dense_spec
 from ..graph.operation import operation
 from ..shapes import (
     called_too,
+    check_bool,
     check_fits,
     is_dense,
 )
@@ -26,7 +27,39 @@ from .creation import number_like, of_numbers
 from .view import expand
 
 
-@fastpath.copying(write.assignments)
+@operation("CopyBackwards")
+def copy_of(self: Tensor, src: Tensor) -> Tensor:
+    """`src` with the shape, strides and dtype of `self`."""
+    if src.shape != self.shape:
+        src = expand(src, self.shape)
+    spec = self._spec
+    if src._spec.device is not spec.device:
+        src = write.move(src, spec.device)
+    target = (
+        spec
+        if is_dense(spec.shape, spec.strides)
+        else dense_spec(spec.shape, spec.dtype, spec.device)
+    )
+    return write.convert(src, target)
+
+
+copy_of.linear("src")
+
+
+@copy_of.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape), g
+
+
+@copy_of.batched
+def _(batch: Batch, self: Tensor, src: Tensor) -> Tensor:
+    return batch.wrapped(copy_of(batch.full(self), batch.full(expand(src, self.shape))))
+
+
+@fastpath.copying(
+    write.assignments, copy_slices.graded_assignments, copy_slices.slices_op,
+    lambda: (copy_of, inplace.adopt),
+)  # fmt: skip
 @called_too(other="src")
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
@@ -40,6 +73,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
                 [1., 2.]])
     """
     record.check_tensor("copy_", "other", 1, src)
+    check_bool("copy_", "non_blocking", non_blocking)
     inplace.check(self)
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
@@ -78,39 +112,10 @@ def _is_out_of_graph(t: Tensor) -> bool:
     return t._view_of is None or not t._view_of.base._needs_grad
 
 
-@operation("CopyBackwards")
-def copy_of(self: Tensor, src: Tensor) -> Tensor:
-    """`src` with the shape, strides and dtype of `self`."""
-    if src.shape != self.shape:
-        src = expand(src, self.shape)
-    spec = self._spec
-    if src._spec.device is not spec.device:
-        src = write.move(src, spec.device)
-    target = (
-        spec
-        if is_dense(spec.shape, spec.strides)
-        else dense_spec(spec.shape, spec.dtype, spec.device)
-    )
-    return write.convert(src, target)
-
-
-copy_of.linear("src")
-
-
-@copy_of.vjp
-def _(g: Any) -> Any:
-    return g.new_zeros(g.shape), g
-
-
-@copy_of.batched
-def _(batch: Batch, self: Tensor, src: Tensor) -> Tensor:
-    return batch.wrapped(copy_of(batch.full(self), batch.full(expand(src, self.shape))))
-
-
 add_method("copy_", copy_)
 
 
-@operation("FillBackward0")
+@operation("FillBackward2")
 def _filled_by_number(self: Tensor, value: Any) -> Tensor:
     return number_like(self, value)
 
@@ -123,7 +128,7 @@ def _(g: Any) -> Any:
 _filled_by_number.batched_over()
 
 
-@operation("FillBackward1")
+@operation("FillBackward3")
 def _filled_by_tensor(self: Tensor, value: Tensor) -> Tensor:
     return copy_of(self, value)
 

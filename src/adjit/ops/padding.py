@@ -119,17 +119,30 @@ def pad_maps(mode: str, shape: Shape, widths: Shape) -> Maps:
                 f"input dimension, but got: padding ({before}, {after}) at dimension {axis} of "
                 f"input {list(shape)}"
             )
-        if size + before + after < 1:
-            if mode == "circular":
-                raise RuntimeError("Negative padding value is resulting in an empty dimension")
-            letter = "WHD"[position]
-            raise RuntimeError(
-                f"input ({letter}: {size}) is too small. Calculated output {letter}: "
-                f"{size + before + after}"
-            )
+        if mode == "circular" and size + before + after < 0:
+            raise RuntimeError("Negative padding value is resulting in an empty dimension")
         if before or after:
             found.append(AxisMap(axis, PAD_KINDS[mode], size, size + before + after, before))
+    if mode != "circular":
+        check_padded(shape, widths)
     return maps_of(*found)
+
+
+def check_padded(shape: Shape, widths: Shape) -> None:
+    """Raise if nothing is left along all axes that are padded, or less than nothing along one."""
+    axes = len(widths) // 2
+    left = [shape[-1 - k] + widths[2 * k] + widths[2 * k + 1] for k in range(axes)][::-1]
+    if max(left) < 1:
+        given, made = (
+            [f"{letter}: {size}" for letter, size in zip("DHW"[-axes:], sizes, strict=True)]
+            for sizes in (shape[len(shape) - axes :], left)
+        )
+        raise RuntimeError(
+            f"input ({', '.join(given)}) is too small. Calculated output {' '.join(made)}"
+        )
+    if min(left) < 0:
+        whole = [*shape[: len(shape) - axes], *left]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(left)}: {whole}")
 
 
 class Side(NamedTuple):
@@ -159,13 +172,21 @@ class Side(NamedTuple):
         """The axis with the elements of another one inside of each of its own."""
         return Side(*(number * inner for number in self))
 
+    def around(self, inner: Side) -> Side:
+        """The axis, of one element, with another one inside of each place."""
+        first = self.first * inner.out + inner.first
+        return inner._replace(out=self.out * inner.out, first=first)
+
 
 def joined(sides: Sequence[Side]) -> list[Side]:
-    """Axes of which those that stay as they are have joined the ones before them."""
+    """Axes of which those that stay as they are, and those behind the only element of one, have joined the ones
+    before them."""
     found: list[Side] = []
     for side in sides:
         if found and side.is_whole:
             found[-1] = found[-1].times(side.size)
+        elif found and found[-1].size == found[-1].kept == 1:
+            found.append(found.pop().around(side))
         else:
             found.append(side)
     return found

@@ -26,6 +26,7 @@ from ..shapes import Shape, for_each, is_int, numel
 from ..tensor import Tensor
 from ..unknown import cached
 from . import creation, layouts
+from .padding import padded
 from .reduce import GRAIN, without_elements
 from .resample import AxisMap, mapping, maps_of
 
@@ -452,7 +453,10 @@ def max_pool(n: int) -> Callable[..., Any]:
     ) -> Any:
         settings = map(hashable, (kernel_size, stride, padding, dilation))
         windows = windows_of(name, n, input.shape, *settings, bool(ceil_mode))
-        refuse("max_pool1d_impl" if n == 1 else name, input, *("biu" if n == 1 else "b"))
+        if n > 1 or return_indices:  # which PyTorch runs over two axes, if there is one
+            refuse(f"max_pool{max(n, 2)}d", input, "b")
+        else:
+            refuse("max_pool1d_impl", input, *"biu")
         if not return_indices and input.dtype.is_floating_point and not is_differentiated(input):
             return largest_values(input, windows, n)
         if not return_indices:
@@ -584,6 +588,33 @@ def average_pooling(n: int) -> Operation:
     return average
 
 
+def whole_means(
+    x: Tensor, n: int, windows: Windows, include_pad: bool, override: int | None
+) -> Tensor:
+    """Means of int64 windows, rounded towards 0: sums of whole numbers have no digits to lose."""
+    spans = [
+        ((o - 1) * s + k, k, s, p)
+        for o, k, s, p in zip(
+            windows.out, windows.kernel, windows.stride, windows.padding, strict=True
+        )
+    ][3 - n :]
+    sizes = windows.size[3 - n :]
+    around = [(p, span - size - p) for size, (span, _, _, p) in zip(sizes, spans, strict=True)]
+    views = padded(x, tuple([width for pair in reversed(around) for width in pair]), 0)
+    for axis, (_, kernel, stride, _) in enumerate(spans, x.ndim - n):
+        views = views.unfold(axis, kernel, stride)
+    counts: Any = override
+    if counts is None:
+        counts = elements_of(
+            windows, include_pad, creation.empty(0, dtype=dtypes.float64, device=x.device)
+        )
+        if counts is None:
+            counts = numel(windows.kernel)
+        else:
+            counts = counts.to(dtypes.int64).reshape(windows.out[3 - n :])
+    return views.sum(tuple(range(x.ndim, x.ndim + n))).div(counts, rounding_mode="trunc")
+
+
 AVERAGE_POOL = [average_pooling(n) for n in (1, 2, 3)]
 
 
@@ -603,7 +634,9 @@ def average_windows(
     windows = windows_of(name, n, x.shape, *settings, 1, bool(ceil_mode))
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
-    refuse(name, x, "b", "i", "u")
+    if x.dtype is dtypes.int64:
+        return whole_means(x, n, windows, count_include_pad, divisor_override)
+    refuse("avg_pool3d_out_frame" if n == 3 else "avg_pool2d", x, *"biu")
     return AVERAGE_POOL[n - 1].on(x, windows, bool(count_include_pad), divisor_override)
 
 
@@ -622,7 +655,7 @@ def avg_pool1d(
     Differentiable in `input`.
 
     Args:
-        input: (N, C, L) or (C, L), floating point.
+        input: (N, C, L) or (C, L), floating point or int64, whose means are rounded towards 0.
         kernel_size: the size of a window.
         stride: how far apart windows lie, `kernel_size` if None.
         padding: zeros added at both ends, at most half of a window.

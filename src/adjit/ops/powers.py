@@ -154,6 +154,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
         tensor([[ 5.],
                 [10.]])
     """
+    pow = an_int("norm_except_dim", "pow", 2, pow)
     if dim == -1:
         return vector_norm(v, float(pow))
     kept = wrap_dim(dim, v.ndim)

@@ -24,7 +24,16 @@ from ..graph.launch import launch
 from ..graph.normalized import normalized_by, normalizes
 from ..graph.operation import operation
 from ..kernels.ops import reduce as kernels
-from ..shapes import Shape, broadcasts_to, numel, numpy_names, shape_of, wrap_dim, wrap_dims
+from ..shapes import (
+    Shape,
+    broadcasts_to,
+    check_bool,
+    numel,
+    numpy_names,
+    shape_of,
+    wrap_dim,
+    wrap_dims,
+)
 from ..tensor import Tensor
 from ..unknown import cached
 
@@ -40,21 +49,32 @@ GRAIN = 32768  # element operations that are worth a thread
 # ---------------------------------------------------------------- names, shapes, layouts
 
 
+new_tuple = tuple.__new__
 return_types: dict[str, Any] = {}  # by the names of the functions
 
 
 def return_type(name: str, fields: str) -> Any:
-    """The named tuple that the function `name` returns, printed as PyTorch prints its own."""
+    """The named pair that the function `name` returns, printed as PyTorch prints its own."""
 
     def shown(self: Any) -> str:
         lines = [f"{field}={getattr(self, field)!r}" for field in self._fields]
         return f"adjit.return_types.{name}(\n" + ",\n".join(lines) + ")"
 
+    def new(cls: Any, first: Any, second: Any = None) -> Any:
+        if second is None or second.__class__ is dict:  # PyTorch's way, and that of its pickles
+            if len(first) != 2:
+                raise TypeError(
+                    f"torch.return_types.{name}() takes a 2-sequence ({len(first)}-sequence given)"
+                )
+            return cls._make(first)
+        return new_tuple(cls, (first, second))
+
     make: Any = namedtuple  # mypy only knows those with literal names
     found = make(name, fields)
     own = {"__module__": "adjit.return_types", "__doc__": f"What `{name}` returns."}
-    plainly = {"__reduce__": lambda self: (tuple, (tuple(self),))}
-    made = type(name, (found,), {"__slots__": (), "__repr__": shown, **own, **plainly})
+    parts: dict[str, Any] = {"__new__": new}
+    parts["__reduce__"] = lambda self: (type(self), (tuple(self), {}))
+    made = type(name, (found,), {"__slots__": (), "__repr__": shown, **own, **parts})
     return return_types.setdefault(name, made)
 
 
@@ -662,6 +682,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
         >>> adjit.aminmax(adjit.tensor([3., 1., 2.])).max
         tensor(3.)
     """
+    check_bool("aminmax", "keepdim", keepdim)
     if dim is None:
         axes: Shape = tuple(range(input.ndim))
         if input.numel() == 0:
@@ -816,6 +837,8 @@ def max(
         >>> adjit.tensor([[1., 5.], [3., 4.]]).max(1).indices
         tensor([1, 1])
     """
+    if keepdim.__class__ is not bool:
+        check_bool("max", "keepdim", keepdim)
     record.check_tensor("max", "input", 1, input)
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:
@@ -849,6 +872,8 @@ def min(
         >>> adjit.tensor([[1., 5.], [3., 4.]]).min(1).values
         tensor([1., 3.])
     """
+    if keepdim.__class__ is not bool:
+        check_bool("min", "keepdim", keepdim)
     record.check_tensor("min", "input", 1, input)
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:

@@ -16,7 +16,7 @@ from ..schedule.settle import float_word
 from ..shapes import numel
 from ..tensor import Tensor
 from ..unknown import cached
-from . import layouts
+from . import creation, layouts
 from .reduce import GRAIN
 
 TABLES = {
@@ -126,6 +126,11 @@ def mapped(x: Tensor, maps: Maps, back: bool, told_by: float) -> Tensor:
     Of these the outer one comes first, which leaves out whole lines, and of axes that grow alike the inner one:
     short lines cost more than long ones.
     """
+    if not all(to.places for to in maps.axes):  # nothing is left, of which nothing comes back
+        shape = list(x.shape)
+        for to in maps.axes:
+            shape[to.axis] = to.length if back else to.places
+        return creation.zeros(*shape, dtype=x.dtype, device=x.device)
     at_end = layouts.channels_last(x)
     where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
     y = layouts.in_memory(x, at_end)

@@ -14,6 +14,7 @@ from ..graph.node import spec_of
 from ..graph.primitives import from_array
 from ..graph.record import check_tensor
 from ..graph.view import strided
+from ..graph.wrong_types import explaining
 from ..shapes import checked_shape
 from ..tensor import Tensor
 from .creation import _finish, as_tensor, from_numpy
@@ -115,7 +116,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     return self
 
 
-add_method("fill_diagonal_", fill_diagonal_)
+add_method("fill_diagonal_", explaining(fill_diagonal_, "fill_diagonal_", is_method=True))
 
 
 @export

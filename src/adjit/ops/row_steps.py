@@ -20,7 +20,7 @@ from ..graph.state import state
 from ..kernels.ops import row_steps as kernels
 from ..schedule import deferred
 from ..schedule.planning.recipe import GRAIN, NamedRows, Recipe
-from ..shapes import Size
+from ..shapes import sized
 from ..storage import Storage
 from ..tensor import Tensor
 from .tables import begin_over
@@ -130,7 +130,7 @@ def _hashes(rows: NamedRows) -> int:
 
 def _links(rows: NamedRows) -> Spec:
     """What `link_rows` makes."""
-    return dense_spec(Size((1 + 3 * rows.size + _hashes(rows),)), dtypes.int64)
+    return dense_spec(sized((1 + 3 * rows.size + _hashes(rows),)), dtypes.int64)
 
 
 def _linked(table: RecordedTable) -> Node:

@@ -14,7 +14,7 @@ from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.normalized import normalizes
-from ..graph.operation import operation
+from ..graph.operation import Operation, operation
 from ..kernels.ops import softmax as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor
@@ -106,14 +106,16 @@ def _(g, out, axis):  # type: ignore[no-untyped-def]
 log_softmax_axis.batched_over("axis")
 
 
-def checked(name: str, x: Tensor, dtype: DType | None) -> Tensor:
-    """The input in the dtype that is computed in."""
-    x = x if dtype is None else x.to(dtype)
+def checked_along(op: Operation, name: str, input: Tensor, dim: int, dtype: DType | None) -> Any:
+    """The call of an op along an axis, in the dtype that is computed in."""
+    x = input if dtype is None else input.to(dtype)
+    axis = wrap_dim(dim, x.ndim)
     if not x.dtype.is_floating_point:
-        raise NotImplementedError(
-            f"\"{name}_lastdim_kernel_impl\" not implemented for '{x.dtype.legacy}'"
-        )
-    return x
+        if not x.numel():  # PyTorch looks for no kernel where there is nothing
+            return x.clone()
+        kernel = f"{name}_lastdim_kernel_impl" if axis >= x.ndim - 1 else f"{name}_kernel_impl"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{x.dtype.legacy}'")
+    return op.on(x, axis)
 
 
 @operation("LogSoftmaxBackwardDataBackward0")
@@ -189,8 +191,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         >>> adjit.softmax(adjit.tensor([0., 0.]), 0)
         tensor([0.5000, 0.5000])
     """
-    x = checked("softmax", input, dtype)
-    return softmax_axis.on(x, wrap_dim(dim, x.ndim))
+    return checked_along(softmax_axis, "softmax", input, dim, dtype)
 
 
 @export(method=True, out=True)
@@ -205,8 +206,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         >>> adjit.log_softmax(adjit.tensor([0., 0.]), 0)
         tensor([-0.6931, -0.6931])
     """
-    x = checked("log_softmax", input, dtype)
-    return log_softmax_axis.on(x, wrap_dim(dim, x.ndim))
+    return checked_along(log_softmax_axis, "log_softmax", input, dim, dtype)
 
 
 # ---------------------------------------------------------------- logsumexp
@@ -276,4 +276,5 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) ->
             "logsumexp(): argument 'dim' (position 1) must be tuple of ints, not NoneType"
         )
     x = input if input.dtype.is_floating_point else input.to(dtypes.get_default_dtype())
-    return logsumexp_axes.on(x, wrap_dims(dim, x.ndim) if x.ndim else (), keepdim)
+    axes = wrap_dims(dim, x.ndim)
+    return logsumexp_axes.on(x, axes if x.ndim else (), keepdim)

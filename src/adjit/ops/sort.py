@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
@@ -15,9 +16,11 @@ from ..graph.operation import operation
 from ..graph.record import is_differentiated
 from ..graph.view import as_own
 from ..kernels.ops import sort as kernels
-from ..shapes import Shape, an_int, called_too, numel, numpy_names, wrap_dim
+from ..shapes import Shape, an_int, called_too, check_bool, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import layouts
+from .creation import arange
+from .joining import stack
 from .masks import refuse_traced
 from .reduce import (
     GRAIN,
@@ -112,7 +115,11 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
         >>> adjit.tensor([3., 1., 2.]).sort().values
         tensor([1., 2., 3.])
     """
-    return Sort(*sort_axis(input, wrap_dim(dim, input.ndim), bool(descending), input.shape))
+    if descending.__class__ is not bool:
+        check_bool("sort", "descending", descending)
+    if stable is not None:
+        check_bool("sort", "stable", stable)
+    return Sort(*sort_axis(input, wrap_dim(dim, input.ndim), descending, input.shape))
 
 
 @export(method=True, out=True)
@@ -202,13 +209,17 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         >>> adjit.tensor([3., 1., 2.]).topk(2).values
         tensor([3., 2.])
     """
+    if largest.__class__ is not bool:
+        check_bool("topk", "largest", largest)
+    if sorted.__class__ is not bool:
+        check_bool("topk", "sorted", sorted)
     if input.dtype is dtypes.bool:
         raise RuntimeError("topk does not support bool dtypes on CPU")
     k = an_int("topk", "k", 2, k)
     axis = wrap_dim(dim, input.ndim)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError("selected index k out of range")
-    return TopK(*topk_axis(input, k, axis, bool(largest), bool(sorted), input.shape))
+    return TopK(*topk_axis(input, k, axis, largest, sorted, input.shape))
 
 
 # ---------------------------------------------------------------- order statistics
@@ -317,10 +328,28 @@ nanmedian_axis.batched_over("axis", shapes=["shape"])
 
 
 def median_of_nothing(x: Tensor) -> Tensor:
-    """NaN, or the smallest number of an integer dtype."""
+    """NaN, or what C makes of it in other dtypes: True, 0, or the smallest of 32 bits and more."""
     if x.dtype.is_floating_point:
         return x.sum() + math.nan
-    return x.new_full((), dtypes.iinfo(x.dtype).min)
+    if x.dtype is dtypes.bool:
+        return x.new_full((), True)
+    return x.new_full((), dtypes.iinfo(x.dtype).min if x.dtype.itemsize >= 4 else 0)
+
+
+def median_of(median: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A median of all elements, if there are any."""
+    if not x.numel():
+        return median_of_nothing(x)
+    no_bool("median_cpu", x)
+    return median(x)
+
+
+def axis_of_median(x: Tensor, dim: int) -> int:
+    """The axis that medians are taken along, checked."""
+    axis = wrap_dim(dim, x.ndim)
+    check_not_empty("median", x, (axis,))
+    no_bool("median_out", x)
+    return axis
 
 
 Median = return_type("median", "values indices")
@@ -351,11 +380,11 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         >>> adjit.tensor([3., 1., 2., 4.]).median()
         tensor(2.)
     """
-    no_bool("median_cpu", input)
+    if keepdim.__class__ is not bool:
+        check_bool("median", "keepdim", keepdim)
     if dim is None:
-        return median_all(input) if input.numel() else median_of_nothing(input)
-    axis = wrap_dim(dim, input.ndim)
-    check_not_empty("median", input, (axis,))
+        return median_of(median_all, input)
+    axis = axis_of_median(input, dim)
     return Median(*median_axis(input, axis, keepdim, input.shape))
 
 
@@ -375,11 +404,11 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
         >>> adjit.tensor([3., float("nan"), 2., 4.]).nanmedian()
         tensor(3.)
     """
-    no_bool("median_cpu", input)
+    if keepdim.__class__ is not bool:
+        check_bool("nanmedian", "keepdim", keepdim)
     if dim is None:
-        return nanmedian_all(input) if input.numel() else median_of_nothing(input)
-    axis = wrap_dim(dim, input.ndim)
-    check_not_empty("nanmedian", input, (axis,))
+        return median_of(nanmedian_all, input)
+    axis = axis_of_median(input, dim)
     return NanMedian(*nanmedian_axis(input, axis, keepdim, input.shape))
 
 
@@ -420,12 +449,14 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
         >>> adjit.tensor([3., 1., 2.]).kthvalue(2).values
         tensor(2.)
     """
-    no_bool("kthvalue_cpu", input)
+    if keepdim.__class__ is not bool:
+        check_bool("kthvalue", "keepdim", keepdim)
     k = an_int("kthvalue", "k", 2, k)
     axis = wrap_dim(dim, input.ndim)
     check_not_empty("kthvalue", input, (axis,))
     if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}")
+    no_bool("kthvalue_cpu", input)
     return KthValue(*kth_axis(input, k - 1, axis, keepdim, input.shape))
 
 
@@ -468,7 +499,7 @@ mode_axis.batched_over("axis", shapes=["shape"])
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The commonest element along a dimension and its last index, as `(values, indices)`.
 
-    The smallest of equally common elements. Differentiable in `input`.
+    The smallest of equally common elements; a NaN equals no other one. Differentiable in `input`.
 
     Args:
         input: any shape and dtype.
@@ -479,6 +510,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
         >>> adjit.tensor([2, 1, 2, 3]).mode().values
         tensor(2)
     """
+    if keepdim.__class__ is not bool:
+        check_bool("mode", "keepdim", keepdim)
     axis = wrap_dim(dim, input.ndim)
     check_not_empty("mode", input, (axis,))
     return Mode(*mode_axis(input, axis, keepdim, input.shape))
@@ -609,6 +642,9 @@ def unique(
         (tensor([1, 3]), tensor([1, 2]))
     """
     name = "_unique2" if dim is None else "unique_dim"
+    check_bool(name, "sorted", sorted)
+    check_bool(name, "return_inverse", return_inverse)
+    check_bool(name, "return_counts", return_counts)
     refuse_traced(name, input)
     found = distinct_along(input, dim)
     return outcome(name, input, found, return_inverse, return_counts)
@@ -627,6 +663,8 @@ def unique_consecutive(
         >>> adjit.unique_consecutive(adjit.tensor([1, 1, 2, 1]))
         tensor([1, 2, 1])
     """
+    check_bool("unique_consecutive", "return_inverse", return_inverse)
+    check_bool("unique_consecutive", "return_counts", return_counts)
     refuse_traced("unique_consecutive" if dim is None else "unique_dim_consecutive", input)
     axis = None if dim is None else wrap_dim(dim, input.ndim)
     values, inverse, counts, number = neighbours_of(
@@ -751,3 +789,72 @@ def bucketize(
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def _convert_indices_from_coo_to_csr(
+    input: Tensor, size: int, *, out_int32: bool = False
+) -> Tensor:
+    """Where each row begins among the elements of a sparse matrix, from their rows.
+
+    Not differentiable.
+
+    Args:
+        input: (n,), the row of each element, ascending and below `size`, which nobody checks.
+        size: how many rows there are.
+        out_int32: give int32 instead of int64.
+
+    Returns:
+        (size + 1,): elements `out[k]` to `out[k + 1]` are in row k.
+
+    Raises:
+        TypeError: if the rows are neither int32 nor int64.
+        ValueError: if they have not one dimension.
+
+    Example:
+        >>> adjit._convert_indices_from_coo_to_csr(adjit.tensor([0, 0, 2]), 4)
+        tensor([0, 2, 2, 3, 3])
+    """
+    _check_places("_convert_indices_from_coo_to_csr", input)
+    rows = arange(size + 1, dtype=input.dtype, device=input.device)
+    return searchsorted(input, rows, out_int32=out_int32)
+
+
+def _convert_indices_from_csr_to_coo(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
+) -> Tensor:
+    """The row and the column of each element of a sparse matrix, from where rows begin.
+
+    Not differentiable.
+
+    Args:
+        crow_indices: (rows + 1,), where each row begins among the elements, ascending.
+        col_indices: (n,), the column of each element.
+        out_int32: give int32 instead of int64.
+        transpose: give columns before rows.
+
+    Returns:
+        (2, n).
+
+    Raises:
+        TypeError: if they are neither int32 nor int64.
+        ValueError: if they have not one dimension.
+
+    Example:
+        >>> starts, columns = adjit.tensor([0, 2, 2, 3]), adjit.tensor([1, 3, 0])
+        >>> adjit._convert_indices_from_csr_to_coo(starts, columns)
+        tensor([[0, 0, 2],
+                [1, 3, 0]])
+    """
+    for places in (crow_indices, col_indices):
+        _check_places("_convert_indices_from_csr_to_coo", places)
+    elements = arange(len(col_indices), dtype=crow_indices.dtype, device=crow_indices.device)
+    rows = searchsorted(crow_indices[1:], elements, right=True, out_int32=out_int32)
+    columns = col_indices.to(rows.dtype)
+    return stack([columns, rows] if transpose else [rows, columns])
+
+
+def _check_places(name: str, places: Tensor) -> None:
+    if places.dtype not in (dtypes.int32, dtypes.int64):
+        raise TypeError(f"{name}: expected int32 or int64 indices, got {places.dtype}")
+    if places.ndim != 1:
+        raise ValueError(f"{name}: expected indices of one dimension, got {places.ndim}")

@@ -12,12 +12,12 @@ from ..graph.export import export
 from ..graph.operation import operation
 from ..graph.record import check_tensor, is_differentiated, is_tensor
 from ..graph.view import as_own
-from ..shapes import called_too, numpy_names, wrap_dim
+from ..shapes import an_int, called_too, check_bool, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .creation import linspace, tensor, zeros
 from .joining import cat
 from .reduce import return_type
-from .sort import searchsorted, sort
+from .sort import searchsorted, sort, undifferentiated
 
 Histogram = return_type("histogram", "hist bin_edges")
 HistogramOfRows = return_type("histogramdd", "hist bin_edges")
@@ -48,6 +48,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if input.dtype.is_floating_point or input.dtype is dtypes.bool:
         kind = input.dtype.legacy
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{kind}'")
+    if weights is not None:
+        check_tensor("bincount", "weights", 2, weights)
+    minlength = an_int("bincount", "minlength", 3, minlength)
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     places = input.detach()
@@ -61,7 +64,10 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if weights is not None and (weights.ndim != 1 or len(weights) != len(input)):
         raise RuntimeError("weights should be 1-d and have the same length as input")
     given = None if weights is None else weights.detach()
-    return _occurrences(places, given, max(int(largest) + 1, minlength))
+    found = _occurrences(places, given, max(int(largest) + 1, minlength))
+    if weights is not None and is_differentiated(weights):
+        return undifferentiated(weights, found, "bincount")
+    return found
 
 
 @composed
@@ -161,6 +167,7 @@ def histogram(
         hist=tensor([0., 2., 1.]),
         bin_edges=tensor([0., 1., 2., 3.]))
     """
+    check_bool("histogram", "density", density)
     if not input.dtype.is_floating_point:
         kind = input.dtype.legacy
         raise NotImplementedError(f"\"histogramdd\" not implemented for '{kind}'")
@@ -631,8 +638,16 @@ def corrcoef(input: Tensor) -> Tensor:
 # ----- integrals of sampled functions -----
 
 
+def _no_bools(name: str, y: Tensor, x: Tensor | None) -> None:
+    """Samples and their places have to be numbers."""
+    if y.dtype is dtypes.bool or (x is not None and x.dtype is dtypes.bool):
+        which = "`y`" if x is None else "`x` or `y`"
+        raise RuntimeError(f"{name}: received a bool input for {which}, but bool is not supported")
+
+
 def _trapezoids(name: str, y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
     """The area between each two neighbouring samples, and the axis."""
+    _no_bools(name, y, x)
     axis = wrap_dim(dim, y.ndim)
     if x is not None and dx is not None:
         raise TypeError(
@@ -674,9 +689,12 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
         >>> adjit.trapezoid(adjit.tensor([1., 2., 3.]))
         tensor(4.)
     """
+    if x is not None:
+        check_tensor("trapezoid", "x", 2, x)
     if y.ndim and not y.shape[dim]:
         shape = y.shape[:dim] + y.shape[dim:][1:]
         return zeros(shape, dtype=y.dtype, device=y.device)
+    _no_bools("trapezoid", y, x)
     if x is None and y.ndim:
         ends = y.select(dim, 0) + y.select(dim, -1)
         return (y.sum(dim) - ends * 0.5) * (1 if dx is None else dx)
@@ -744,7 +762,7 @@ def gradient(
 ) -> tuple[Tensor, ...]:
     """Estimate derivatives of a sampled function: second-order differences inside, one-sided ones at the ends.
 
-    Differentiable in `input`.
+    Differentiable in `input` and in distances and coordinates that are tensors.
 
     Args:
         input: the samples.
@@ -798,7 +816,7 @@ def _slope(input: Tensor, axis: int, step: Any, edge_order: int) -> Tensor:
     """The estimated derivative along one axis."""
     count = input.shape[axis]
     if is_tensor(step) and step.dim():
-        widths = step.detach().diff().reshape([-1] + [1] * (input.dim() - 1 - axis))
+        widths = step.diff().reshape([-1] + [1] * (input.dim() - 1 - axis))
     else:
         widths = None
     first = step if widths is None else widths.narrow(0, 0, 1)

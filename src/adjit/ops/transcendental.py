@@ -696,7 +696,7 @@ def _(g, x, y):
     return g * math.nan, g * -x * special.zeta(x + 1, y)
 
 
-export(namespace="special")(zeta)
+export(namespace="special", numbers=("x", "y"))(zeta)
 
 
 @elementwise(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .. import dtypes
+from ..devices import CPU
 from ..dtypes import carrier
 from ..formats import contiguous_format
 from ..graph.export import export
@@ -29,6 +31,12 @@ from ..shapes import (
 from ..tensor import Tensor
 from . import layouts, slicing
 from .joining import cat
+
+# What a short row is moved as, by its bytes; CPUs read it wherever it lies, GPUs do not: 50,350 rows of 2
+# float32 in 12 us, 85 as rows.
+AS_ONE = {
+    kind.itemsize: kind for kind in dtypes.SUPPORTED if kind.kind == "i" and kind.itemsize > 1
+}
 
 
 @export(method=True, public=False)
@@ -72,10 +80,17 @@ def reverse(x: Tensor, dims: Shape) -> Tensor:
 def walked(x: Tensor, shape: Shape, steps: Sequence[int], first: int) -> Tensor:
     """A dense tensor of the elements of `x` met from the first one on, recorded."""
     sizes, (merged,) = coalesce(shape, [steps])
+    moved = carrier(x.dtype)
+    if len(sizes) > 1 and merged[-1] == 1 and x.device is CPU:
+        kind = AS_ONE.get(sizes[-1] * moved.itemsize, moved)
+        whole = sizes[-1]
+        if kind is not moved and not any(n % whole for n in (first, *merged[:-1])):
+            moved, first = kind, first // whole
+            sizes, merged = sizes[:-1], tuple([n // whole for n in merged[:-1]])
     length, step = (sizes[-1], merged[-1]) if sizes else (1, 1)
     rows = numel(sizes[:-1])
     return launch(
-        kernels.walk, (x,), [(shape, x.dtype)], bind={"T": carrier(x.dtype)},
+        kernels.walk, (x,), [(shape, x.dtype)], bind={"T": moved},
         words=(first, length, step, len(sizes[:-1]), *sizes[:-1], *merged[:-1]),
         n=rows, grain=max(1, GRAIN // max(length, 1)),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.levels import tracers
 from ..graph.node import Spec
+from ..graph.record import check_tensor
 from ..graph.view import ViewPullback, alias, as_own, on_its_own, view_op
 from ..graph.view_cache import caches_views
 from ..shapes import (
@@ -350,6 +351,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
         tensor([[1, 2],
                 [3, 4]])
     """
+    check_tensor("view_as", "other", 1, other)
     return view(input, other.shape)
 
 
@@ -391,6 +393,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
         tensor([[1, 2],
                 [3, 4]])
     """
+    check_tensor("reshape_as", "other", 1, other)
     return reshape(input, other.shape)
 
 
@@ -609,6 +612,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
         tensor([[1, 2],
                 [1, 2]])
     """
+    check_tensor("expand_as", "other", 1, other)
     return expand(input, other.shape)
 
 

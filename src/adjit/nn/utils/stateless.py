@@ -10,6 +10,9 @@ from ..module import Module
 
 __all__ = ["functional_call"]
 
+# By names, the registry that a tensor is in and its name there.
+Places = dict[str, tuple[dict[str, Any], str]]
+
 
 class _reparametrize_module:
     """A context in which a module has the tensors that are given; what it makes of them is in `given` then.
@@ -27,21 +30,33 @@ class _reparametrize_module:
         self.before: dict[str, Any] = {}
 
     def __enter__(self) -> None:
-        self.modules = _tree(self.module, "", {})
-        own = _own(self.modules) if self.tie_weights or self.strict else {}
-        places = _with_ties(own, self.given) if self.tie_weights else self.given
+        self.places, own = _places(self.module, "", {}, {})
+        given = _with_ties(own, self.given) if self.tie_weights else self.given
         if self.strict:
-            _check_names(self.module, own, places)
+            _check_names(self.module, own, given)
         try:
-            for name, t in places.items():
-                self.before[name] = _exchange(self.modules, name, t)
+            for name, t in given.items():
+                self.before[name] = self.exchange(name, t)
         except BaseException:
             self.__exit__()
             raise
 
     def __exit__(self, *error: object) -> None:
-        after = {name: _exchange(self.modules, name, t) for name, t in self.before.items()}
-        self.given.update({name: after[name] for name in self.given if name in after})
+        after = {name: self.exchange(name, t) for name, t in self.before.items()}
+        given = self.given
+        for name in given:
+            if name in after:
+                given[name] = after[name]
+
+    def exchange(self, name: str, t: Any) -> Any:
+        """Put a tensor into the place of that name; what was there."""
+        found = self.places.get(name)
+        if found is not None:
+            registry, last = found
+            if last in registry:
+                before, registry[last] = registry[last], t
+                return before
+        return _exchange_attribute(self.module, name, t)
 
 
 def called_with(
@@ -58,19 +73,29 @@ def called_with(
         return module(*positional, **(kwargs or {}))
 
 
-def _tree(module: Module, path: str, found: dict[str, Module]) -> dict[str, Module]:
-    """A module and all below by their paths. In one walk, as calls of small modules take no longer."""
-    found[path] = module
-    for name, child in module._modules.items():
+def _places(
+    module: Module, path: str, places: Places, own: dict[str, Tensor]
+) -> tuple[Places, dict[str, Tensor]]:
+    """Where the parameters and buffers of a module and of all below are by all their names, and what they are.
+
+    In one walk, as calls of small modules take no longer.
+    """
+    for registry in (module._buffers, module._parameters):
+        for last, t in registry.items():
+            name = path + last
+            places[name] = registry, last
+            if t is not None:
+                own[name] = t
+    for last, child in module._modules.items():
         if child is not None:
-            _tree(child, f"{path}.{name}" if path else name, found)
-    return found
+            _places(child, f"{path}{last}.", places, own)
+    return places, own
 
 
-def _exchange(modules: dict[str, Module], name: str, t: Any) -> Any:
-    """Put a tensor into the place of that name; what was there."""
+def _exchange_attribute(module: Module, name: str, t: Any) -> Any:
+    """What `exchange` does where neither a parameter nor a buffer had that name."""
     path, _, last = name.rpartition(".")
-    owner = modules.get(path) or modules[""].get_submodule(path)
+    owner = module.get_submodule(path)
     for registry in (owner._parameters, owner._buffers):
         if last in registry:
             before, registry[last] = registry[last], t
@@ -88,19 +113,10 @@ def _exchange(modules: dict[str, Module], name: str, t: Any) -> Any:
 MISSING = object()  # where a module has nothing of a name
 
 
-def _own(modules: dict[str, Module]) -> dict[str, Tensor]:
-    """The parameters and buffers of modules by all their names."""
-    own: dict[str, Tensor] = {}
-    for kind in ("_parameters", "_buffers"):
-        for path, module in modules.items():
-            for name, t in getattr(module, kind).items():
-                if t is not None:
-                    own[f"{path}.{name}" if path else name] = t
-    return own
-
-
 def _with_ties(own: dict[str, Tensor], given: dict[str, Tensor]) -> dict[str, Tensor]:
     """What is given, also under the other names of the same tensors of the module."""
+    if len(set(map(id, own.values()))) == len(own):
+        return given
     names: dict[int, list[str]] = {}
     for name, t in own.items():
         names.setdefault(id(t), []).append(name)
