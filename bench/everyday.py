@@ -7,10 +7,12 @@ The results are kept and computed, so what nobody looks at does not come for fre
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import networks
 import numpy as np
 from rows import Arrays, Call, Row, uniform
 
@@ -26,6 +28,7 @@ x.clamp_(0, 1)
 x.add_(y, alpha=0.5).sub_(y, alpha=0.5)
 x.addcmul_(y, y, value=0.5); x.addcmul_(y, y, value=-0.5)
 x[2] = 1.0
+a[:, rows] = 1.0
 a[1:3] = a[5:7]
 """
 EXPRESSIONS = """
@@ -44,6 +47,10 @@ torch.stack([x, y])
 a.t() @ a
 a[1:3, 2] * 2
 a[rows]
+a[:, rows]
+a[rows, rows]
+a[torch.arange(8), rows]
+a[[0, 2, 5]]
 a.sum(1)
 a.max(1)[0]
 a.argmax(1)
@@ -57,6 +64,32 @@ torch.tensor(x.sum().item())
 torch.rand(16) < 1.0
 torch.randn(16) * 0.0
 F.dropout(x, 0.5) * 0.0
+"""
+# On the product of a matrix that needs gradients and a number, `z`.
+GRADED = """
+F.relu(z, inplace=True)
+z += a
+z.clamp_(-0.5, 0.5)
+z[2] = 1.0
+z[2] *= 2.0
+z[1:3] = a[5:7]
+z[:] = b
+z[...] = 0.0
+z[0].copy_(b[1])
+z.view(-1).relu_()
+z.t().add_(b)
+"""
+# Of a network 8-32-8 on 8 rows, whose parameters need gradients; `r` needs them too, and `g` draws.
+OF_A_NETWORK = """
+with torch.inference_mode(): found = net(a)
+with torch.no_grad(): found = net(a)
+found = torch.autograd.grad(net(r).sum(), r)[0]
+found = torch.autograd.grad(net(r).sum(), r, create_graph=True)[0]
+with torch.autograd.graph.save_on_cpu(): found = torch.autograd.grad(net(r).sum(), r)[0]
+found = torch.autograd.grad(checkpoint(net, r, use_reentrant=False).sum(), r)[0]
+found = net(a[0])
+found = net(a.view(2, 4, 8))
+found = a + 0 * torch.rand(8, 8, generator=g)
 """
 LOOKS = """
 x[3].item()
@@ -160,6 +193,29 @@ def repeated(text: str, is_write: bool, torch: Any, *arrays: np.ndarray) -> Call
     return run
 
 
+def written_in_a_graph(text: str, torch: Any, *arrays: np.ndarray) -> Call:
+    """Each result, and the first gradient."""
+    found: dict[str, Any] = {}
+    exec(f"def call(F, a, b):\n    z = a * 1.5\n    {text}\n    return z", found)
+    a, b = torch.tensor(arrays[2], requires_grad=True), torch.tensor(arrays[2])
+
+    def run() -> Any:
+        results = [found["call"](torch.nn.functional, a, b) for _ in range(REPEATS)]
+        return *results, *torch.autograd.grad(results[0].sum(), a)
+
+    return run
+
+
+def of_a_network(text: str, torch: Any, *arrays: np.ndarray) -> Call:
+    found: dict[str, Any] = {}
+    exec(f"def call(torch, net, checkpoint, a, r, g):\n    {text}\n    return found", found)
+    net = networks.with_drawn_weights(torch, networks.perceptron(torch, (8, 32, 8), torch.nn.Tanh))
+    a, r = torch.tensor(arrays[2]), torch.tensor(arrays[2], requires_grad=True)
+    checkpoint = importlib.import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    given = torch, net, checkpoint, a, r, torch.Generator()
+    return lambda: [found["call"](*given) for _ in range(REPEATS)]
+
+
 def looked_at(text: str, torch: Any, *arrays: np.ndarray) -> Call:
     call, tensors = function(text), [torch.tensor(array) for array in arrays]
     given = torch, torch.nn.functional, *tensors
@@ -183,6 +239,15 @@ CALLS: tuple[Row, ...] = (
         Row("calls", f"one of {REPEATS}, {text}", data, {"torch": partial(repeated, text, is_write)}, REPEATS)
         for texts, is_write in ((WRITES, True), (EXPRESSIONS, False))
         for text in texts.strip().splitlines()
+    ],
+    *[
+        Row("calls", f"one of {REPEATS}, z = a * 1.5; {text}", data,
+            {"torch": partial(written_in_a_graph, text)}, REPEATS)
+        for text in GRADED.strip().splitlines()
+    ],
+    *[
+        Row("calls", f"one of {REPEATS}, {text}", data, {"torch": partial(of_a_network, text)}, REPEATS)
+        for text in OF_A_NETWORK.strip().splitlines()
     ],
     *[
         Row("looks", f"one of {REPEATS}, {text}", data, {"torch": partial(looked_at, text)}, REPEATS)
