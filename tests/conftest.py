@@ -61,6 +61,15 @@ def pytest_collection_modifyitems(config, items):
     items[:] = chosen
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run tests that are marked so twice before the run that counts for the others."""
+    if pyfuncitem.get_closest_marker("several_times"):
+        given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        for _ in range(2):
+            pyfuncitem.obj(**given)
+
+
 def is_for(device, item):
     if device == "cpu" or is_of_a_gpu(item):
         return True
@@ -104,6 +113,16 @@ def nobody_is_asked_afterwards():
     overrides._unwrap_functions()
 
 
+@pytest.fixture(autouse=True)
+def threads_are_as_before():
+    """The tests of a process share its threads."""
+    before = adjit.get_num_threads()
+    yield
+    left = adjit.get_num_threads()
+    adjit.set_num_threads(before)
+    assert left == before
+
+
 @pytest.fixture(autouse=guarded_memory.IS_ON)
 def nobody_writes_beside_a_block():
     """What is freed by the end of a test, or during the next one."""
@@ -129,4 +148,3 @@ def device(request):
         patch.setattr(adjit.Tensor, "numpy", lambda t, **more: on_host(t.cpu(), **more))
         patch.setattr(adjit, "from_numpy", lambda array: shared(array).cuda())
         yield
-        plan_cache.wait()  # or it would be compiled for a GPU that is no longer there

@@ -22,7 +22,8 @@ from adjit.schedule.planning.recipe import DeviceSource
 
 # Kernels whose part the driver, the host, products, a softmax, padding with zeros or another kernel has.
 ON_THE_HOST = {
-    "copy_words", "mark", "pack_keys", "attend", "attend_few", "prepare", "attend_backward", "pack_layer",
+    "copy_words", "mark", "pack_keys", "attend", "attend_few", "attend_few_backward", "prepare",
+    "attend_backward", "pack_layer",
     "add_parts", "add_to_region", "copy_whole", "link_rows", "sgd_rows", "chain_rows", "add_chains",
     "products_of_others", "few_by_few", "rows_by_columns", "rows_by_vectors", "runs_by_vector",
     "total_of_runs", "end_of_bags", "hold_to", "copy_table", "sort_short_rows", "kth_short_rows",

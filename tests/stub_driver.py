@@ -27,6 +27,7 @@ import pytest
 
 from adjit import devices, driver
 from adjit.cuda import simulator
+from adjit.schedule import plan_cache
 from adjit.schedule.gpu import lower
 from adjit.schedule.jit import nvidia
 from adjit.schedule.jit.cache import link
@@ -239,6 +240,7 @@ def installed(*, simulated: bool = False) -> Iterator[Stub]:
     try:
         yield stub
         settle()
+        plan_cache.wait()  # or what that has planned would be compiled for a GPU that is no longer there
         assert not stub.errors, stub.errors[0]
     finally:
         stub.errors.clear()

@@ -5,6 +5,8 @@ The function and the method of a name are not alike in this. Both give what PyTo
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -267,3 +269,61 @@ def test_scatter_of_a_tensor_without_axes():
         assert (x.grad.tolist(), t.grad.item()) == ([1.0, 0.0, 5.0], 3.0)
         with pytest.raises(RuntimeError):
             x.scatter(0, T.tensor([1, 2]), t)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[1.0, 2.0], ["a"], (1, None), [[1]], [np.float64(2)], 3, [2, True, -3], [], [np.int64(3)]],
+)
+def test_sizes_are_whole_numbers(sizes: Any) -> None:
+    texts: list[Any] = []
+    for library in (adjit, pytest.importorskip("torch")):
+        try:
+            texts.append(tuple(library.Size(sizes)))
+        except TypeError as e:
+            texts.append(str(e))
+    assert texts[0] == texts[1]
+
+
+def test_sizes_of_tensors_are_ints() -> None:
+    made = adjit.Size([adjit.tensor(2), 3])
+    assert made == (2, 3)
+    assert type(made[0]) is int
+    for wrong in (adjit.tensor(2.0), adjit.tensor([2])):
+        with pytest.raises(TypeError, match=r"takes an iterable of 'int' \(item 1 is 'Tensor'\)"):
+            adjit.Size([1, wrong])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(-1,), ("cpu", -1), ("cuda", -1), ("",), ("cpu:01",), (None,), (1.0,), ("cuda:1", 1), ("CPU",), (True,),
+     ("cpu:",), ("cpu:-1",), (" cpu",), ("cpu:1",), ("cuda", 1), ("foo",)],
+)  # fmt: skip
+def test_devices_that_are_none(arguments: Any) -> None:
+    texts: list[Any] = []
+    for library in (adjit, pytest.importorskip("torch")):
+        try:
+            texts.append(str(library.device(*arguments)))
+        except (TypeError, RuntimeError) as e:
+            texts.append((type(e), str(e).splitlines()[0]))
+    assert texts[0] == texts[1]
+
+
+def test_numbers_of_what_requires_gradients_warn_once() -> None:
+    """As PyTorch does, in another process: this one may have warned before."""
+    pytest.importorskip("torch")
+    program = """
+import warnings, {0} as T
+t = T.tensor(1.5, requires_grad=True)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    print(float(t), float(t), int(t), complex(t))
+print(len(caught), str(caught[0].message).splitlines()[0])
+"""
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", program.format(name)], capture_output=True, text=True, check=True
+        ).stdout
+        for name in ("adjit", "torch")
+    ]
+    assert found[0] == found[1]

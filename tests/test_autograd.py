@@ -1318,6 +1318,8 @@ def test_inference_mode():
         assert not y.requires_grad
         with T.enable_grad():
             assert not (x * 2).requires_grad
+        with T.set_grad_enabled(True):
+            assert not (x * 2).requires_grad
         with T.inference_mode(False):
             assert T.is_grad_enabled()
             assert not T.is_inference_mode_enabled()
@@ -1347,6 +1349,13 @@ def test_inference_tensors_stay_out_of_autograd():
         "https://github.com/pytorch/rfcs/pull/17 for more details.",
     ):
         y.add_(1)
+    with (
+        T.no_grad(),
+        pytest.raises(
+            RuntimeError, match="Inplace update to inference tensor outside InferenceMode"
+        ),
+    ):
+        y.view(1, 2).mul_(2)
     with raises(
         RuntimeError,
         "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
@@ -2352,3 +2361,50 @@ def test_gradients_with_a_graph_lead_on():
     same = 9 * np.array([1.0, 2.0]) ** 5 * np.array([3.0, 4.0]) ** 5
     x = np.array([3.0, 8.0])
     np.testing.assert_allclose(array(p.grad), 3 * x**2 * [3.0, 4.0] + 5 * same / [1.0, 2.0])
+
+
+@pytest.mark.parametrize("depth", [61, 250])
+def test_backward_passes_inside_of_each_other(depth: int) -> None:
+    """Some 180 in each other went beyond what Python allows in one thread; they go on in others."""
+    seen = []
+
+    class Doubled(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, left):
+            ctx.left = left
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(T.is_grad_enabled())
+            if not ctx.left:
+                return g * 2, None
+            with T.enable_grad():
+                z = T.ones(1, requires_grad=True)
+                Doubled.apply(z, ctx.left - 1).sum().backward()
+            return g * 2 + z.grad, None
+
+    x = T.ones(1, requires_grad=True)
+    Doubled.apply(x, depth).sum().backward()
+    assert x.grad.item() == 2.0 * (depth + 1)
+    assert seen == [False] * (depth + 1)
+    assert T.is_grad_enabled()
+
+
+@adjit_only  # PyTorch ends with another error in its other threads
+def test_an_error_inside_of_backward_passes_inside_of_each_other() -> None:
+    def run(left: int) -> None:
+        with T.enable_grad():
+            y = T.ones(1, requires_grad=True) * 2
+            if left:
+                y.register_hook(lambda g: run(left - 1))
+            else:
+                y.register_hook(lambda g: 1 / 0)
+            y.backward()
+
+    with pytest.raises(ZeroDivisionError):
+        run(130)
+    x = T.ones(1, requires_grad=True)
+    (x * 3).backward()
+    assert x.grad.item() == 3
+    assert T.is_grad_enabled()

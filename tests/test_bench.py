@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -39,6 +40,13 @@ NAMES = (
     "timing",
     "views",
 )
+
+
+@pytest.fixture(autouse=True)
+def threads_of_measurements_are_theirs() -> Iterator[None]:
+    before = adjit.get_num_threads()
+    yield
+    adjit.set_num_threads(before)
 
 
 @pytest.fixture

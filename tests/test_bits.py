@@ -170,7 +170,7 @@ def test_what_is_kept_for_backward_is_not_written_unnoticed():
 
 def test_it_has_no_history():
     x = T.ones(3, requires_grad=True)
-    assert x.view(T.float32) is x
+    assert x.view(T.float32).data_ptr() == x.data_ptr()
     seen = (x * 2).view(T.int32)
     assert not seen.requires_grad
     assert (x * x.view(T.int32).float()).sum().grad_fn is not None
@@ -268,3 +268,16 @@ def test_versions_are_shared(form):
     assert (x._version, i._version) == (1, 1)
     x.add_(1)
     assert (x._version, i._version) == (2, 2)
+
+
+def test_the_same_dtype_has_no_history_either() -> None:
+    """As of any other one; the memory is one."""
+    for library in (T, pytest.importorskip("torch")):
+        x = library.ones(3, requires_grad=True)
+        for t in (x, x * 2):
+            same = t.view(t.dtype)
+            assert not same.requires_grad
+            assert same.data_ptr() == t.data_ptr()
+        plain = library.ones(3)
+        plain.view(plain.dtype)[0] = 5
+        assert plain.tolist() == [5, 1, 1]

@@ -65,6 +65,10 @@ CASES = [
     ((3, 33, 5, 4), (34, 33, 1, 1), {}),  # whose weight's gradient is a product of matrices
     ((3, 33, 5, 4), (34, 33, 1, 1), {"padding": 1}),  # and whose is none
     ((3, 33, 5, 4), (34, 33, 1, 1), {"stride": (1, 2)}),
+    ((3, 5, 6, 7), (4, 5, 1, 1), {}),  # of planes as they lie
+    ((2, 20, 41), (15, 20, 1), {}),
+    ((2, 3, 3, 5), (1, 3, 1, 1), {}),  # planes of less than a vector
+    ((1, 1, 3, 4, 5), (2, 1, 1, 1, 1), {}),
     ((2, 66, 6), (68, 33, 1), {"groups": 2}),
     ((2, 32, 9), (40, 32, 1), {}),
     ((1, 40, 3, 4, 2), (32, 40, 1, 1, 1), {}),
@@ -115,6 +119,7 @@ TRANSPOSED = [
     ((2, 4, 5, 6), (4, 3, 3, 3), {"stride": 2, "padding": 1, "output_padding": (1, 0)}),
     ((2, 4, 5, 6), (4, 3, 2, 2), {"stride": 2, "groups": 2}),
     ((1, 35, 4, 4), (35, 40, 1, 1), {}),
+    ((2, 35, 4, 6), (35, 7, 1, 1), {}),
     ((2, 36, 2, 4), (36, 20, 3, 3), {"stride": 2, "padding": 1, "groups": 2}),
     ((2, 6, 5, 5), (6, 1, 3, 3), {"stride": 2, "groups": 6, "padding": 1}),
     ((1, 3, 4, 4), (3, 2, 2, 3), {"stride": 4, "dilation": 2}),
@@ -262,6 +267,18 @@ def test_layouts(layout, image, weight, options):
         return T.autograd.grad(out, (x, w), lay(T, out.detach() * 2))
 
     agree(backward, *[sample(*shape, dtype=np.float32) for shape in (image, weight)])
+
+
+def test_images_and_a_few_columns_of_a_1x1_kernel_stay_in_c_order():
+    def order(*shape, columns, lay=lambda x: x):
+        image = lay(adjit.ones(*shape, requires_grad=True))
+        weight = adjit.ones(columns, shape[1], 1, 1)
+        return adjit.conv2d(image, weight)._spec.contiguous
+
+    assert order(2, 3, 4, 4, columns=15)
+    assert not order(2, 3, 4, 4, columns=16)
+    assert not order(2, 3, 1, 2, columns=15)  # less than any vector
+    assert not order(2, 3, 4, 4, columns=15, lay=lambda x: x.to(memory_format=adjit.channels_last))
 
 
 def test_the_gradient_of_a_weight_lies_like_the_weight():
@@ -594,3 +611,11 @@ def test_what_does_not_fit_signals_whose_times_come_first():
         (x.astype(np.float32), w, b),
     ):  # fmt: skip
         agree_in_error(lambda T, *tensors: T.conv_tbc(*tensors), *wrong)
+
+
+def test_conv_tbc_by_its_name_in_the_graph() -> None:
+    for batch in (1, 3):
+        x = adjit.ones(5, batch, 2, requires_grad=True)
+        made = adjit.conv_tbc(x, adjit.ones(2, 2, 3), adjit.zeros(3))
+        assert made.grad_fn.name() == "ConvTbcBackward0"
+        assert made.is_contiguous()

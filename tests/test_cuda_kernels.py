@@ -295,6 +295,7 @@ MISSING = {
     "attend",
     "attend_backward",
     "attend_few",
+    "attend_few_backward",
     "few_by_few",
     "kth_short_rows",
     "mode_short_rows",

@@ -787,7 +787,7 @@ def test_many_gradients_come_of_the_way_back(monkeypatch, of_many):
 
 @pytest.mark.in_turn(3)
 def test_random_functions_as_plain_python():
-    assert fuzz_elementwise.main(20, 700, seconds=40)
+    assert fuzz_elementwise.main(12, 700, seconds=40)
     assert fuzz_elementwise.Program(1).source() == fuzz_elementwise.Program(1).source()
 
 

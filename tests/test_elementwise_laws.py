@@ -777,7 +777,7 @@ def test_promotion_is_that_of_pytorch() -> None:
 @pytest.mark.parametrize("number", [0.5, 1e-300, -0.0, float("nan"), -3, 0])
 def test_a_number_is_true_unless_it_is_zero(name: str, number: float) -> None:
     x = np.array([0.0, -0.0, 0.25, np.nan, -2.0])
-    found = getattr(adjit.tensor(x), name)(number)
+    found = getattr(adjit.tensor(x), name)(adjit.tensor(number, dtype=adjit.float64))
     np.testing.assert_array_equal(found.numpy(), getattr(np, name)(x, number))
 
 

@@ -128,3 +128,20 @@ def test_a_tensor_of_nothing_has_the_dtype_that_was_asked_for(shape: Any) -> Non
             own, theirs = made(adjit), made(torch)
             assert (own.dtype.name, own.shape) == (name, theirs.shape)
             assert own.numpy().dtype == theirs.numpy().dtype
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,), (2, 0, 3)])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_scatter_reduce_of_nothing(shape, reduce):
+    """A mean looked for the first row of no indices."""
+    for dim in range(len(shape)):
+        for include_self in (True, False):
+            x = adjit.zeros(shape, requires_grad=True)
+            index = adjit.zeros(shape, dtype=adjit.int64)
+            out = x.scatter_reduce(dim, index, x * 2, reduce, include_self=include_self)
+            assert out.shape == shape
+            out.sum().backward()
+            assert x.grad.shape == shape
+    row = adjit.ones(2, 3)  # nothing goes into it
+    index = adjit.zeros(0, 3, dtype=adjit.int64)
+    assert (row.scatter_reduce(1, index, index.float(), reduce) == 1).all()

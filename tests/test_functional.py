@@ -416,10 +416,51 @@ def test_output_that_changes_its_shape():
 
 
 @adjit_only
-@pytest.mark.parametrize("option", ["check_batched_grad", "check_batched_forward_grad"])
-def test_checks_of_what_there_is_not_are_refused(option):
-    with pytest.raises(NotImplementedError, match=f"{option}=True is not supported"):
-        gradcheck(lambda x: x, point(1), check_forward_ad=True, **{option: True})
+def test_checks_of_what_there_is_not_are_refused():
+    with pytest.raises(
+        NotImplementedError, match="check_batched_forward_grad=True is not supported"
+    ):
+        gradcheck(lambda x: x, point(1), check_forward_ad=True, check_batched_forward_grad=True)
+
+
+@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
+def test_gradients_of_several_vectors_at_once_are_checked(check):
+    def several(x, y):
+        return (x @ y).sin(), x * 2, y.detach()
+
+    assert check(several, (point(3, 3), point(3, 3)), check_batched_grad=True)
+    assert check(lambda x: x.exp(), point(4), check_batched_grad=True, fast_mode=True)
+
+
+@adjit_only  # which vmap looks at a batch is a matter of the library
+def test_gradients_of_several_vectors_at_once_that_are_not_those_of_each():
+    class Looking(T.autograd.Function):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def forward(ctx, x, look):
+            ctx.look = look
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.look(g), None
+
+    def looks_at_values(g):
+        return 2.0 if g.sum().item() else 2
+
+    def looks_at_batches(g):
+        return 3.0 if T._C._functorch.is_batchedtensor(g) else 2.0
+
+    for look, said in (
+        (looks_at_values, "While computing batched gradients, got"),
+        (looks_at_batches, "Expected:"),
+    ):
+        function = lambda x, look=look: Looking.apply(x, look)  # noqa: E731
+        assert gradcheck(function, point(3))
+        assert not gradcheck(function, point(3), check_batched_grad=True, raise_exception=False)
+        with pytest.raises(GradcheckError, match=said):
+            gradcheck(function, point(3), check_batched_grad=True)
 
 
 def test_contradictions_are_those_of_torch():

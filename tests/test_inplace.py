@@ -22,6 +22,9 @@ from library import (
 )
 
 from adjit.graph.export import methods
+from adjit.nn import functional
+
+pytestmark = pytest.mark.several_times
 
 MULTIPLE_VIEWS = (
     "This view is the output of a function that returns multiple views. Such functions do not "
@@ -483,6 +486,60 @@ def test_an_overwritten_result():
     z[:1].add_(1)
     with raises_modified("FloatTensor", [2], 1, 0, "Exp"):
         z.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh", "relu"])
+def test_a_result_written_in_place_and_then_over(name):
+    z = leaf([1.0, 2.0]) * 1
+    getattr(z, f"{name}_")()
+    z.add_(1)
+    with raises_modified("FloatTensor", [2], 2, 1, name.capitalize()):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("write", "frees"),
+    [
+        (lambda y: y.mul_(2.0), True),  # a number
+        (lambda y: y.exp_(), True),
+        (lambda y: y.add_(2.0), False),
+        (lambda y: y[:2].add_(2.0), True),  # which part is cleared
+    ],
+)
+def test_what_a_write_saved_is_freed(write, frees):
+    y = leaf([1.0, 2.0, 3.0]) + 1
+    write(y)
+    loss = y.sum()
+    loss.backward()
+    if frees:
+        with raises(RuntimeError, FREED):
+            loss.backward()
+    else:
+        loss.backward()
+
+
+def test_a_number_of_a_tensor_copied_into_a_part():
+    for _ in range(2):
+        x, s = leaf([[1.0, 2.0], [3.0, 4.0]]), leaf(2.0)
+        y, z = x * 1, x * 3
+        y[0].copy_(s)
+        z[1] = s
+        (y * y + z * z * z).sum().backward()
+        same(x.grad, [[81.0, 324.0], [6.0, 8.0]])
+        same(s.grad, 8.0 + 24.0)
+        y[0], z[1] = 5.0, 5.0  # by which machine code knows such writes of numbers
+
+
+def test_an_item_of_no_gradient_assigned_to_itself():
+    x = leaf([1.0, 2.0, 3.0])
+    y = x * 2
+    with T.no_grad():
+        item = y[1]
+    y[1] = item
+    y[2] = y[2].detach()
+    (y * y).sum().backward()
+    same(y, [2.0, 4.0, 6.0])
+    same(x.grad, [8.0, 0.0, 0.0])
 
 
 def test_an_overwritten_leaf():
@@ -1388,7 +1445,6 @@ def test_an_operand_of_a_wider_dtype_keeps_what_was_there(name):
 
 def _of_one_tensor():
     """Functions of a square matrix: the methods that need nothing else, and some that do."""
-    functional = T.nn.functional
     named = {
         name: lambda L, x, n=name: getattr(x, n)()
         for name in sorted(methods)
@@ -1436,3 +1492,43 @@ def test_programs_may_write_into_what_pytorch_does_not_keep(name):
     except Exception:
         return
     np.testing.assert_allclose(gradient(T), wanted, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+    ],
+)
+def test_a_comparison_that_is_written_forgets_what_it_compared(name: str) -> None:
+    """The gradient is 0: before, that of the tensor as it was went on."""
+    for of_view in (False, True):
+        for other in (2.0, T.tensor([1.0, 2.0, 3.0])):
+            x = T.tensor([1.0, 2.0, 4.0], requires_grad=True)
+            y = x * 3
+            z = y[:] if of_view else y
+            wanted = getattr(T, name)(z, other).tolist()
+            getattr(z, f"{name}_")(other)
+            assert y.tolist() == [float(w) for w in wanted]
+            assert y.requires_grad
+            y.sum().backward()
+            assert x.grad.tolist() == [0.0, 0.0, 0.0]
+    x = T.ones(2, requires_grad=True)
+    y = T.ones(2)
+    assert getattr(y, f"{name}_")(x) is y
+    y.sum().backward()
+    assert x.grad is None or x.grad.tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        getattr(x, f"{name}_")(1)
+    whole = T.tensor([1, 2])
+    assert getattr(whole, f"{name}_")(1).dtype is T.int64

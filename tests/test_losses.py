@@ -525,3 +525,77 @@ def test_reductions_that_are_no_number():
         match=r"kl_div\(\): reduction must be 0 \(none\), 1 \(mean\) or 2 \(sum\), not 3",
     ):
         adjit.kl_div(adjit.zeros(2), adjit.ones(2), reduction=3)
+
+
+# ----- arguments without a derivative -----
+
+WITHOUT_DERIVATIVE: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "binary_cross_entropy": (lambda F, x, t, w: F.binary_cross_entropy(x, t, weight=w), (2, 3)),
+    "with logits": (lambda F, x, t, w: F.binary_cross_entropy_with_logits(x, t, weight=w), (3,)),
+    "positive": (lambda F, x, t, w: F.binary_cross_entropy_with_logits(x, t, pos_weight=w), (3,)),
+    "soft_margin_loss": (lambda F, x, t, w: F.soft_margin_loss(x, w), (2, 3)),
+    "multi_margin_loss": (lambda F, x, t, w: F.multi_margin_loss(x, t.long()[0, :2], weight=w), (3,)),
+    "nll_loss": (lambda F, x, t, w: F.nll_loss(x, t.long()[0, :2], weight=w), (3,)),
+    "cross_entropy": (lambda F, x, t, w: F.cross_entropy(x, t.long()[0, :2], weight=w), (3,)),
+    "cross_entropy of signals": (
+        lambda F, x, t, w: F.cross_entropy(x.unsqueeze(2), t.long()[:, :1], weight=w), (3,),
+    ),
+    "smoothed": (
+        lambda F, x, t, w: F.cross_entropy(x, t.long()[0, :2], weight=w, label_smoothing=0.1), (3,),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_arguments_without_a_derivative_refuse_to_have_one(name: str) -> None:
+    """They were given none, without a word; after calls without gradients as well."""
+    call, shape = WITHOUT_DERIVATIVE[name]
+
+    def loss(T: Any, is_graded: bool) -> Any:
+        x, t = T.full((2, 3), 0.3).requires_grad_(), T.zeros(2, 3)
+        weight = T.full(shape, 0.5).requires_grad_(is_graded)
+        found = call(T.nn.functional, x, t, weight)
+        found.backward()
+        return found.detach()
+
+    for _ in range(4):
+        agree(lambda T: loss(T, False))
+        agree_in_error(lambda T: loss(T, True))
+    with adjit.no_grad():  # there nobody asks
+        weight = adjit.full(shape, 0.5).requires_grad_()
+        call(adjit.nn.functional, adjit.full((2, 3), 0.3), adjit.zeros(2, 3), weight)
+
+
+# ---------------------------------------------------------------- whole numbers
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_of_no_whole_numbers(name: str) -> None:
+    for x in (np.zeros((0, 3), np.int64), np.zeros((2, 0), np.int32), np.zeros(0, bool)):
+        agree(lambda T, t: getattr(functional(T), name)(t, dim=0), x)
+    agree_in_error(lambda T, t: getattr(T, name)(t, 2), np.zeros((0, 3), np.int64))
+    agree_in_error(lambda T, t: getattr(T, name)(t, 0), np.ones((2, 3), np.int64))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_losses_of_whole_numbers(reduction: str) -> None:
+    x, y, sign = np.array([1, 2, 5]), np.array([2, 1, 3]), np.array([1, -1, -1])
+    for margin in (0, 0.5, 2):
+        agree(
+            lambda T, *t, m=margin: functional(T).margin_ranking_loss(*t, margin=m, reduction=reduction),
+            x, y, sign,
+        )  # fmt: skip
+        both = agree_in_error if reduction == "mean" else agree
+        both(
+            lambda T, *t, m=margin: functional(T).hinge_embedding_loss(*t, margin=m, reduction=reduction),
+            x, sign,
+        )  # fmt: skip
+    for name in ("nll_loss", "multi_margin_loss", "cross_entropy"):
+        agree_in_error(
+            lambda T, *t, n=name: getattr(functional(T), n)(*t, reduction=reduction),
+            x[None], np.array([1]),
+        )  # fmt: skip
+    if reduction == "none":
+        image, places = np.ones((1, 2, 2, 2), np.int64), np.zeros((1, 2, 2), np.int64)
+        agree_in_error(lambda T, *t: functional(T).nll_loss(*t), image, places)
+        agree_in_error(lambda T, *t: functional(T).smooth_l1_loss(*t), x, y)

@@ -109,6 +109,9 @@ def test_panels_of_a_large_product(shape):
     agree(lambda T, x, y: x @ y, x, y)
     bias = sample(columns, dtype=np.float32)
     agree(lambda T, b, x, y: T.addmm(b, x, y, beta=2, alpha=3), bias, x, y)
+    for shape in (len(x), 1), (1, 1):  # the same for a whole row
+        bias = sample(*shape, dtype=np.float32)
+        agree(lambda T, b, x, y: T.addmm(b, x, y, beta=2, alpha=3), bias, x, y)
 
 
 LAYOUTS = {
@@ -853,3 +856,15 @@ def test_norms_along_some_dimensions():
     agree_in_error(lambda T, x: T.frobenius_norm(x, (0, 1, 2)), x)
     agree(lambda T, x: T.linalg.diagonal(x, offset=1), x)
     agree_in_error(lambda T, x: T.linalg.diagonal(x), sample(3))
+
+
+def test_batches_in_two_dtypes_have_errors_in_the_words_of_mkl() -> None:
+    """From 400 products of two matrices on, which PyTorch gives to MKL."""
+    kinds = (np.float32, np.float64, np.int64, np.bool_)
+    for size in (7, 8):
+        for first in kinds:
+            for second in kinds:
+                pair = np.ones((2, size, size), first), np.ones((2, size, size), second)
+                if first is not second or first is np.bool_:
+                    agree_in_error(lambda T, a, b: T.bmm(a, b), *pair)
+                    agree_in_error(lambda T, a, b: a @ b, *pair)

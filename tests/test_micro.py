@@ -246,11 +246,13 @@ def test_epilogue_has_the_bits_of_single_operations(rows, depth, columns, dtype,
     bias[..., 0] = float("nan")
     single = x @ y if rows > 1 and columns > 1 else (adjit.cat([x, x]) @ adjit.cat([y, y], 1))
     single = single[:rows, :columns]
-    np.testing.assert_array_equal(bits(adjit.addmm(bias, x, y)), bits(single + bias))
+    # A large product of one row, or of many short ones, is not packed, and has a sum of its own.
+    alone = x @ y if ops.is_quicker_apart(x, y) else single
+    np.testing.assert_array_equal(bits(adjit.addmm(bias, x, y)), bits(alone + bias))
     fused = ops.multiply_add(bias, x, y, 1, 1, kernels.RELU)
     np.testing.assert_array_equal(bits(fused), bits(adjit.relu(single + bias)))
     scaled = adjit.addmm(bias, x, y, beta=0.3, alpha=-1.7)
-    np.testing.assert_array_equal(bits(scaled), bits(single * -1.7 + bias * 0.3))
+    np.testing.assert_array_equal(bits(scaled), bits(alone * -1.7 + bias * 0.3))
 
 
 @pytest.fixture

@@ -594,6 +594,51 @@ def test_hooks_on_all_modules() -> None:
     ]  # fmt: skip
 
 
+def registrations(library: Any) -> list[Any]:
+    """What hooks on all modules see of what becomes a part of one, and what they make of it."""
+    register, seen = library.nn.modules.module, []
+
+    def note(kind: str) -> Any:
+        def hook(module: Any, name: str, value: Any) -> Any:
+            kept = (
+                "tensor" if kind == "buffer" else type(value).__name__
+            )  # of which PyTorch has no class
+            seen.append((kind, type(module).__name__, name, kept))
+            if kind == "parameter" and value is not None:
+                return library.nn.Parameter(value.detach() * 2)
+            return library.nn.Identity() if isinstance(value, library.nn.ReLU) else None
+
+        return hook
+
+    handles = [
+        getattr(register, f"register_module_{kind}_registration_hook")(note(kind))
+        for kind in ("parameter", "buffer", "module")
+    ]
+    part = library.nn.Module()
+    part.weight = library.nn.Parameter(library.ones(2))
+    part.weight = None
+    part.register_parameter("bias", None)
+    part.bias = library.nn.Parameter(library.ones(2))
+    part.register_buffer("mean", library.zeros(1))
+    part.mean = library.ones(1)
+    part.other = library.nn.Buffer(library.ones(1))
+    part.layer = library.nn.ReLU()
+    part.layer = None
+    part.add_module("second", library.nn.ReLU())
+    seen.append((part.bias.tolist(), type(part.second).__name__))
+    for handle in handles:
+        handle.remove()
+    part.third = library.nn.ReLU()
+    return [*seen, type(part.third).__name__]
+
+
+def test_hooks_on_all_modules_see_what_becomes_a_part() -> None:
+    torch = pytest.importorskip("torch")
+    found = registrations(T)
+    assert found == registrations(torch)
+    assert ([2.0, 2.0], "Identity") in found
+
+
 def test_old_backward_hooks_on_all_modules() -> None:
     register = T.nn.modules.module
     seen: list[Any] = []

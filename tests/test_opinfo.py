@@ -66,7 +66,6 @@ UNDEFINED = "empty empty_like empty_strided new_empty new_empty_strided"
 LOOSE = {*DRAWS.split(), *UNDEFINED.split()}  # shapes, dtypes and layouts are compared, no values
 
 EQUALS = "which of equal elements an index names is not defined: here the first, PyTorch's varies"
-NUMBERS = "any operand of an elementwise op may be a number, PyTorch takes one for some"
 OUT = "says in other words, or of another part, that `out` has a dtype that cannot hold the result"
 OVERLAP = "`out` is written once all is computed: it may lie on an input"
 OTHER_TEXT = "two things are wrong, or the same is said in other words"
@@ -89,13 +88,6 @@ ON_PURPOSE = [
         "weights are float32 in samples of float64: their gradients have its digits",
         "cov",
         "second value",
-    ),
-    Purpose(
-        "whole numbers are not averaged: what PyTorch gives is truncated",
-        """nn_functional_avg_pool1d nn_functional_avg_pool2d nn_functional_avg_pool3d
-        nn_functional_local_response_norm""",
-        FORM + "refused",
-        "not implemented for 'Long'",
     ),
     Purpose(
         "bytes are rounded from float32: PyTorch's weights are whole numbers, and some results one off",
@@ -239,14 +231,6 @@ ON_PURPOSE = [
         "descriptor",
     ),
     # ----- errors
-    Purpose(
-        NUMBERS,
-        "eq fmax",
-        "error: accepted",
-        r"Tensor\), but expected|must be Tensor, not int",
-        True,
-    ),
-    Purpose(NUMBERS, "logaddexp hypot", "error: error type", "must be Tensor, not int", True),
     Purpose(
         OTHER_TEXT,
         "eq pow float_power",

@@ -699,7 +699,7 @@ def test_nothing_is_learned_of_what_calls_no_op(monkeypatch):
         return original(*given)
 
     monkeypatch.setattr(normalized, "learn_call", learn_call)
-    x, w = adjit.ones(2, 3, 5), adjit.ones(4, 5)
+    x, w = adjit.ones(5), adjit.ones(4, 5)
     for _ in range(3):
         F.linear(x, w)
     calls.clear()
@@ -708,7 +708,7 @@ def test_nothing_is_learned_of_what_calls_no_op(monkeypatch):
         x @ w.t()
     assert calls.count("linear") == 0
     assert calls.count("matmul") <= 1
-    assert F.linear(x[0], w).shape == (3, 4)  # of another spec there may be
+    assert F.linear(x[None], w).shape == (1, 4)  # of another spec there may be
 
 
 def test_memory_whose_order_the_library_chose_goes_again_too():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import subprocess
 import sys
@@ -593,6 +594,98 @@ def test_objects_that_are_no_tensors_are_asked():
     assert mine(Diagonal(5), 2) == ("mine", 5)
 
 
+class Quotation:
+    """What says itself what functions do with it, and is no tensor."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func.__name__, *(type(value).__name__ for value in args), *(kwargs or {}).items()
+
+    def __radd__(self, other):
+        return "asked by Python"
+
+
+ASKED = {
+    "elementwise": lambda torch, x, q: torch.sin(q),
+    "elementwise, second": lambda torch, x, q: torch.mul(x, q),
+    "a function in Python": lambda torch, x, q: torch.add(q, x),
+    "out of it": lambda torch, x, q: torch.argmax(q, 0),
+    "by name": lambda torch, x, q: torch.clamp(q, min=0.5),
+    "with defaults": lambda torch, x, q: torch.diagonal(q, dim1=-1, dim2=-2),
+    "checks": lambda torch, x, q: torch.sum(q, 0),
+    "composed": lambda torch, x, q: torch.isclose(q, x),
+    "view": lambda torch, x, q: torch.transpose(q, 0, 1),
+    "among others": lambda torch, x, q: torch.cat([x, q]),
+    "einsum": lambda torch, x, q: torch.einsum("ij,jk", (x, q)),
+    "product": lambda torch, x, q: torch.matmul(x, q),
+    "layer": lambda torch, x, q: torch.nn.functional.linear(x, q),
+    "factory": lambda torch, x, q: torch.zeros_like(q),
+    "of a method": lambda torch, x, q: torch.numel(q),
+    "linalg": lambda torch, x, q: torch.linalg.matmul(q, x)[1:],
+    "method": lambda torch, x, q: x.add(q),
+    "in place": lambda torch, x, q: x.mul_(q),
+    "operator": lambda torch, x, q: x + q,
+    "power": lambda torch, x, q: x**q,
+    "other operator": lambda torch, x, q: x // q,
+    "comparison": lambda torch, x, q: x < q,
+    "product by operator": lambda torch, x, q: x @ q,
+    "index": lambda torch, x, q: x[q],
+}
+
+
+@pytest.fixture
+def nobody_asks():
+    """The library as it is before there is a class with something to say."""
+    overrides = adjit.overrides
+    before = overrides._asks_others
+    overrides._unwrap_functions()
+    overrides._asks_others = False
+    yield
+    overrides._asks_others = before
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_first_call_asks_what_is_no_tensor(name, nobody_asks):
+    torch = pytest.importorskip("torch")
+    for _ in range(2):  # the first call asks because it has failed, others before they do anything
+        found = ASKED[name](adjit, adjit.ones(2, 2), Quotation())
+        assert found == ASKED[name](torch, torch.ones(2, 2), Quotation())
+
+
+def test_a_function_that_calls_others_is_the_one_that_is_asked_about(nobody_asks):
+    def negated(x):  # a program's function, and a layer that calls it
+        return adjit.nn.functional.dropout1d(x, 0.25)
+
+    class Layer(adjit.nn.Module):
+        def forward(self, x):
+            return negated(x)
+
+    assert Layer()(Quotation()) == ("dropout1d", "Quotation", "float")
+
+
+def test_what_has_no_answer_fails_as_any_other_argument(nobody_asks):
+    class Plain(Quotation):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with adjit._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
+
+    class Silent(Quotation):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    x = adjit.ones(2)
+    with pytest.raises(
+        TypeError, match=r"sin\(\): argument 'input' \(position 1\) must be Tensor, not Plain"
+    ):
+        adjit.sin(Plain())
+    assert (x == Plain()) is False
+    assert x + Silent() == "asked by Python"
+    with pytest.raises(TypeError, match=r"Multiple dispatch failed for 'torch\.add'"):
+        adjit.add(x, Silent())
+
+
 def test_what_can_be_overridden():
     listed = adjit.overrides.get_overridable_functions()
     assert adjit.sin in listed[adjit]
@@ -686,3 +779,29 @@ def test_what_programs_put_onto_tensors_is_not_asked():
         [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=True
     )
     assert run.stdout.split() == ["Asking", "mul"]
+
+
+MIXED = {
+    "theirs of ours": (lambda torch, a, t: torch.sin(a), "torch.sin"),
+    "their module": (lambda torch, a, t: torch.nn.Linear(2, 2)(a), "torch.nn.linear"),
+    "their method": (lambda torch, a, t: t.add_(a), "torch.Tensor.add_"),
+    "ours of theirs": (lambda torch, a, t: adjit.sin(t), "not PyTorch.s Tensor, which from_dlpack"),
+    "our module": (lambda torch, a, t: adjit.nn.Linear(2, 2)(t), "not PyTorch's Tensor"),
+    "our list": (lambda torch, a, t: adjit.cat([a, t]), "expected Tensor as element 1"),
+    "our method": (lambda torch, a, t: a.copy_(torch.nn.Parameter(t)), "not PyTorch's Parameter"),
+    "sum": (lambda torch, a, t: a + t, r"unsupported operand type\(s\) for \+"),
+    "sum, turned": (lambda torch, a, t: t + a, r"unsupported operand type\(s\) for \+"),
+    "product": (lambda torch, a, t: a @ t, "unsupported operand"),
+    "write": (lambda torch, a, t: operator.iadd(a, t), "unsupported operand"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_tensors_of_both_libraries_in_one_call_are_refused(name, nobody_asks):
+    """Each of them asks the other one what its functions do with its tensors: without end, once."""
+    torch = pytest.importorskip("torch")
+    call, text = MIXED[name]
+    for _ in range(2):
+        with pytest.raises(TypeError, match=text):
+            call(torch, adjit.ones(2), torch.ones(2))
+    assert not adjit.overrides._asks_others

@@ -134,3 +134,32 @@ def test_large_planes_are_padded_as_numpy_does(mode, shape):
     np.testing.assert_array_equal(
         padded.numpy(), np.pad(x, ((0, 0), (0, 0), (2, 7), (5, 3)), mode=mode)
     )
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_to_a_size_of_nothing(mode: str) -> None:
+    """Nothing may be left along some of the axes; along all of them only round about."""
+    torch = pytest.importorskip("torch")
+    for shape, widths in [
+        ((1, 1, 3), (-2, -1)), ((1, 1, 3), (-3, 0, 0, 0)), ((1, 1, 2, 3), (-1, -1, -1, -1)),
+        ((1, 1, 2, 3), (-3, 0, -2, 0)), ((1, 1, 1, 2, 3), (-3, 0, -2, 0, 0, 0)), ((1, 2, 3), (-4, 0)),
+        ((1, 1, 2, 3), (-3, -1, 0, 0)), ((1, 2, 3), (-4, 1)), ((2, 3), (1, -2)),
+    ]:  # fmt: skip
+        found = []
+        for library in (T, torch):
+            x = library.ones(shape, requires_grad=True)
+            try:
+                out = library.nn.functional.pad(x, widths, mode)
+            except RuntimeError as e:
+                found.append(str(e).replace(" )", ")").replace("overflow", ""))
+            else:
+                out.sum().backward()
+                found.append(tuple(out.shape))
+                if library is T and not out.numel():  # where PyTorch's may be what lay in memory
+                    assert not x.grad.any()
+        if (
+            found[1] == "numel: integer multiplication "
+        ):  # a size below 0 that PyTorch multiplies first
+            assert found[0].startswith("Trying to create tensor with negative dimension")
+        else:
+            assert found[0] == found[1], (shape, widths)

@@ -413,8 +413,7 @@ def test_errors(n: int) -> None:
         agree_in_error(
             lambda T, t, f=f"adaptive_{name}_pool{n}d": getattr(functional(T), f)(t.long(), 2), x
         )
-    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
-        getattr(functional(adjit), f"avg_pool{n}d")(adjit.tensor(x).long(), 2)
+    agree_in_error(lambda T, t: getattr(functional(T), f"avg_pool{n}d")(t.int(), 2), x)
 
 
 def test_errors_of_unpool() -> None:
@@ -460,3 +459,40 @@ def test_means_of_large_areas(length, places):
     for (a, b), w in zip(areas, weights, strict=True):
         slope[a:b] += w / (b - a)
     np.testing.assert_allclose(x.grad.numpy(), np.broadcast_to(slope, data.shape), rtol=1e-12)
+
+
+# ---------------------------------------------------------------- whole numbers
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_means_of_whole_numbers_are_rounded_towards_zero(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(12):
+        sizes = rng.integers(3, 8, n).tolist()
+        x = rng.integers(-40, 40, (2, 3, *sizes)) * 2**40 + rng.integers(-3, 3, (2, 3, *sizes))
+        kernel, stride = rng.integers(1, 4, n).tolist(), rng.integers(1, 4, n).tolist()
+        padding = [int(rng.integers(0, k // 2 + 1)) for k in kernel]
+        flags = (rng.random(2) < 0.5).tolist()
+        others = [[None, 3, -2][rng.integers(3)]] if n > 1 else []
+        for turned in (x, x[0], np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)):
+            agree(
+                lambda T, t, rest=(kernel, stride, padding, *flags, *others): getattr(
+                    T.nn.functional, f"avg_pool{n}d"
+                )(t, *rest),
+                turned,
+            )
+    small = np.arange(6**n).reshape(1, *[6] * n)
+    agree(lambda T, t: getattr(T.nn.functional, f"lp_pool{n}d")(t, 2, 2), small)
+    for dtype in (np.uint8, np.int32, np.bool_):
+        agree_in_error(
+            lambda T, t: getattr(T.nn.functional, f"avg_pool{n}d")(t, 2), small.astype(dtype)
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.int8])
+def test_places_of_the_largest_whole_numbers_of_a_row(dtype: type) -> None:
+    x = (np.arange(36).reshape(2, 3, 6) * 7 % 31).astype(dtype)
+    agree(lambda T, t: T.nn.functional.max_pool1d(t, 2, return_indices=True), x)
+    agree(lambda T, t: T.nn.functional.max_pool1d(t, 3, 2, 1, return_indices=True), x[0])
+    agree_in_error(lambda T, t: T.nn.functional.max_pool1d(t, 2), x)
+    agree_in_error(lambda T, t: T.nn.functional.max_pool1d(t, 2, return_indices=True), x > 3)

@@ -360,3 +360,18 @@ def test_html_tells_about_the_tensor():
     assert "requires_grad=True" in html_of(np.ones(2), requires_grad=True)
     assert "Parameter · ()" in html_of(np.float32(1), kind="Parameter")
     assert "<script" not in markup
+
+
+@pytest.mark.parametrize("rank", [64, 65, 70])
+def test_tensors_of_more_axes_than_numpy_has(rank: int) -> None:
+    torch = pytest.importorskip("torch")
+    texts = []
+    for library in (torch, adjit):
+        x = library.arange(6.0).reshape([1] * (rank - 2) + [2, 3])
+        texts.append(
+            (repr(x).replace("torch.", "adjit."), x.tolist(), x.mT.transpose(0, -1).tolist())
+        )
+        texts[-1] += (library.zeros([0] + [1] * (rank - 1)).tolist(),)
+        x.requires_grad_()
+        texts[-1] += (str(x * 2),)
+    assert texts[0] == texts[1]

@@ -17,6 +17,7 @@ from numpy import uint64
 from scipy import stats
 
 import adjit as T
+from adjit.graph.composed import composed
 
 F = importlib.import_module("adjit.nn.functional")
 SIZE = 20_011  # no multiple of a chunk
@@ -219,6 +220,76 @@ def test_threads_change_nothing():
     for other in found[1:]:
         for a, b in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+CHANCES = T.tensor([[0.2, 0.8, 0.5], [0.7, 0.1, 0.3]])
+DRAWING = {
+    "rand": lambda **g: T.rand(5, **g),
+    "randn": lambda **g: T.randn((2, 3), dtype=T.float64, **g),
+    "randint": lambda **g: T.randint(1000, (5,), **g),
+    "randperm": lambda **g: T.randperm(20, **g),
+    "rand_like": lambda **g: T.rand_like(CHANCES, **g),
+    "randn_like": lambda **g: T.randn_like(CHANCES, **g),
+    "randint_like": lambda **g: T.randint_like(CHANCES, 1000, **g),
+    "normal": lambda **g: T.normal(1.0, 2.0, (4,), **g),
+    "normal around": lambda **g: T.normal(CHANCES, 2.0, **g),
+    "bernoulli": lambda **g: T.bernoulli(CHANCES.repeat(8, 1), **g),
+    "bernoulli of one": lambda **g: CHANCES.repeat(8, 1).bernoulli(0.5, **g),
+    "multinomial": lambda **g: T.multinomial(CHANCES.repeat(8, 1), 2, **g),
+    "with replacement": lambda **g: T.multinomial(CHANCES, 20, True, **g),
+    "poisson": lambda **g: T.poisson(9 * CHANCES.repeat(8, 1), **g),
+    "binomial": lambda **g: T.binomial(T.full((16,), 50.0), T.full((16,), 0.5), **g),
+    "dirichlet": lambda **g: T._sample_dirichlet(CHANCES, **g),
+    "gamma": lambda **g: T._standard_gamma(CHANCES, **g),
+    "in place": lambda **g: T.stack([
+        CHANCES.clone().uniform_(2, 3, **g), CHANCES.clone().normal_(**g), CHANCES.clone().random_(**g),
+        CHANCES.clone().exponential_(**g), CHANCES.clone().log_normal_(**g), CHANCES.clone().cauchy_(**g),
+        CHANCES.clone().geometric_(0.01, **g), CHANCES.clone().random_(5, 1000, **g),
+    ]),
+    "in place of chances": lambda **g: T.zeros(16).bernoulli_(0.5, **g),
+    "trunc_normal_": lambda **g: T.nn.init.trunc_normal_(T.zeros(8), **g),
+    "orthogonal_": lambda **g: T.nn.init.orthogonal_(T.zeros(3, 1), **g),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", DRAWING.values(), ids=DRAWING)
+def test_what_is_given_a_generator_draws_from_that_alone(draw):
+    """What was recorded for one generator, or for the default one, draws from others afterwards."""
+    T.manual_seed(7)
+    expected = [draw().tolist() for _ in range(3)]
+    assert expected[0] != expected[1]
+    T.manual_seed(20)
+    for _ in range(4):
+        g = T.Generator().manual_seed(7)
+        assert [draw(generator=g).tolist() for _ in range(3)] == expected
+    assert T.default_generator.get_state().tolist() == T.manual_seed(20).get_state().tolist()
+    assert draw().tolist() == draw(generator=T.Generator().manual_seed(20)).tolist()
+
+
+def test_what_draws_from_a_generator_of_its_own_is_not_repeated_with_the_default_one():
+    g = T.Generator()
+
+    @composed
+    def jittered(x):
+        return x + T.rand(3, generator=g) * 2
+
+    for _ in range(5):
+        g.manual_seed(3)
+        found = jittered(T.zeros(3)), jittered(T.zeros(3))
+        again = T.Generator().manual_seed(3)
+        assert [x.tolist() for x in found] == [
+            (2 * T.rand(3, generator=again)).tolist() for _ in range(2)
+        ]
+
+
+def test_an_error_of_a_draw_leaves_the_default_generator():
+    with pytest.raises(RuntimeError, match="uniform_ expects to return"):
+        T.zeros(2).uniform_(3, 2, generator=T.Generator())
+    T.manual_seed(3)
+    x = T.rand(2)
+    assert T.rand(2, generator=T.Generator().manual_seed(3)).tolist() == x.tolist()
+    T.manual_seed(3)
+    assert T.rand(2).tolist() == x.tolist()
 
 
 def test_generators_are_independent_of_each_other():
@@ -460,3 +531,34 @@ def test_a_tensor_in_the_place_of_a_number_leaves_none_in_the_stream():
         T.multinomial(T.ones(4), T.tensor(2))
     assert type(T.default_generator._offset) is int
     assert [len(T.rand(3).tolist()) for _ in range(4)] == [3] * 4
+
+
+def test_dropouts_with_all_arguments_given() -> None:
+    x = T.ones(40, 30, 5, 2)
+    dropped = T.feature_dropout(x, 0.25, True)
+    shares = dropped.flatten(2)
+    assert ((shares == 0) | (shares == shares.max())).all()
+    assert (shares.amax(2) == shares.amin(2)).all()  # whole channels
+    assert 0.2 < (dropped == 0).float().mean().item() < 0.3
+    np.testing.assert_allclose(dropped.max().item(), 1 / 0.75, rtol=1e-6)
+    channels = T.feature_alpha_dropout(x, 0.5, True).flatten(2)
+    assert (channels.amax(2) == channels.amin(2)).all()
+    values = T.randn(20000)
+    found = T.alpha_dropout(values, 0.3, True)
+    assert abs(found.mean().item()) < 0.05
+    assert abs(found.std().item() - 1) < 0.05
+    for name in ("alpha_dropout", "feature_dropout", "feature_alpha_dropout"):
+        function = getattr(T, name)
+        assert function(x, 0.5, False) is x
+        changed = x.clone()
+        assert getattr(T, f"{name}_")(changed, 0.5, True) is changed
+        assert (changed != x).any()
+        with pytest.raises(RuntimeError, match="has to be between 0 and 1, but got 2"):
+            function(x, 2.0, True)
+    for name in ("feature_dropout", "feature_alpha_dropout"):
+        with pytest.raises(RuntimeError, match="requires at least 2 dimensions"):
+            getattr(T, name)(T.ones(3), 0.5, True)
+    leaf = T.ones(3, 4, requires_grad=True)
+    out = T.feature_dropout(leaf, 0.5, True)
+    out.sum().backward()
+    assert (leaf.grad == out).all()

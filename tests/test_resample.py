@@ -489,3 +489,23 @@ def test_errors_of_grids() -> None:
     volume = normal(2, 1, 3, 3, 3), RANDOM.uniform(-1, 1, (2, 2, 2, 2, 3))
     agree_in_error(lambda T, x, g: F(T).grid_sample(x, g, "bicubic", align_corners=True), *volume)
     agree_in_warning(lambda T, x, g: F(T).grid_sample(x, g), x, grid)
+
+
+def test_samplers_with_modes_as_numbers() -> None:
+    rng = np.random.default_rng(0)
+    for axes in (2, 3):
+        x, grid = (
+            rng.standard_normal((2, 3, *[4] * axes)),
+            rng.uniform(-1.3, 1.3, (2, *[3] * axes, axes)),
+        )
+        for mode in (0, 1, 2)[: 5 - axes]:
+            for outside in (0, 1, 2):
+                for aligned in (False, True):
+                    rest = mode, outside, aligned
+                    for name in ("grid_sampler", f"grid_sampler_{axes}d"):
+                        agree(lambda T, t, g: getattr(T, name)(t, g, *rest), x, grid)  # noqa: B023
+        other = f"grid_sampler_{5 - axes}d"
+        agree_in_error(lambda T, t, g: getattr(T, other)(t, g, 0, 0, False), x, grid)  # noqa: B023
+    agree_in_gradients(lambda T, t, g: T.grid_sampler(t, g, 0, 1, False), x, grid)
+    with pytest.raises(RuntimeError, match="expected padding_mode to be 0, 1 or 2"):
+        adjit.grid_sampler(adjit.tensor(x), adjit.tensor(grid), 0, 3, False)

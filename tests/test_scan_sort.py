@@ -39,7 +39,19 @@ def test_scans_along_every_axis(name: str) -> None:
 
 
 def test_scan_lengths_and_widths() -> None:
-    for shape in ((1000,), (3, 300), (300, 3), (1, 1), (5, 0), (0, 5), (2, 3, 260)):
+    shapes = (
+        (1000,),
+        (3, 300),
+        (300, 3),
+        (1, 1),
+        (5, 0),
+        (0, 5),
+        (2, 3, 260),
+        (70, 3, 2),
+        (6, 5, 7),
+        (11, 3, 8),
+    )
+    for shape in shapes:
         x = RANDOM.standard_normal(shape)
         for d in range(len(shape)):
             for call in (
@@ -88,6 +100,9 @@ def test_gradients_of_scans(name: str) -> None:
     x = RANDOM.standard_normal((3, 4, 2))
     agree_in_gradients(lambda T, t: tensors(call(T, t, 1)), x)
     agree_in_gradients(lambda T, t: tensors(call(T, t, 0)), x)
+    agree_in_gradients(
+        lambda T, t: tensors(call(T, t, 1)), RANDOM.standard_normal((9, 3, 2)), order=1
+    )
 
 
 def tensors(result: object) -> object:
@@ -269,6 +284,23 @@ def test_mode() -> None:
     agree(lambda T, t: (t > 2).mode(0, True)[0], x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("length", [1, 7, 40, 700])
+def test_mode_of_numbers_among_more_nans(dtype: str, length: int) -> None:
+    """A NaN equals no other: the commonest number counts, the smallest of several."""
+    x = np.full((20, length), np.nan, dtype)
+    places = np.arange(0, length, 3)
+    x[:, places] = RANDOM.integers(0, 4, (20, len(places)))
+    x[0, 1:] = np.nan  # one number
+    for rows in (x, x.T.copy().T, x[:, ::-1].copy()):
+        values, indices = adjit.tensor(rows).mode(1)
+        for row, value, index in zip(rows, values.tolist(), indices.tolist(), strict=True):
+            numbers, counts = np.unique(row[row == row], return_counts=True)
+            assert value == numbers[counts.argmax()]
+            assert index == np.flatnonzero(row == value)[-1]
+    agree(lambda T, t: t.mode(), np.full(5, np.nan, dtype))
+
+
 def test_gradients_of_selections() -> None:
     x = RANDOM.standard_normal((3, 5))
     for call in (
@@ -402,3 +434,47 @@ def test_the_largest_are_found_among_candidates(order, k, dtype):
             np.testing.assert_array_equal(np.sort(unsorted.numpy(), 1), np.sort(chosen, 1))
             np.testing.assert_array_equal(rows.numpy(), np.take_along_axis(x, unsorted.numpy(), 1))
             np.testing.assert_array_equal(np.sort(places.numpy(), 1), np.sort(chosen, 1))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float32"])
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_medians_of_nothing(name: str, dtype: str) -> None:
+    """What C makes of NaN in each dtype; along a dimension the error is the median's."""
+    nothing = np.empty((3, 0), dtype)
+    agree(lambda T, t: getattr(t, name)(), nothing)
+    agree_in_error(lambda T, t: getattr(t, name)(1), nothing)
+    agree_in_error(lambda T, t: getattr(t, name)(2), nothing)
+    if dtype == "bool":
+        agree_in_error(lambda T, t: getattr(t, name)(), np.array([True]))
+        agree_in_error(lambda T, t: getattr(t, name)(0), np.array([True]))
+        agree_in_error(lambda T, t: t.kthvalue(1, 1), nothing)
+
+
+def test_flags_of_unique_are_bools() -> None:
+    """`unique(x, 0)` would be all elements, not those along a dimension."""
+    x = np.array([[1, 2], [1, 2]])
+    for call in (
+        lambda T, t: T.unique(t, 0),
+        lambda T, t: t.unique(True, 0),
+        lambda T, t: t.unique(return_counts=1),
+        lambda T, t: t.unique(0, dim=0),
+        lambda T, t: t.unique_consecutive(0),
+        lambda T, t: t.unique_consecutive(return_counts=None),
+    ):
+        agree_in_error(call, x)
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_gradients_where_an_extreme_is_nan_are_nan(reduce: str) -> None:
+    """They were 0, as nothing equals a NaN."""
+    x = np.array([[1.0, 3.5, np.nan, 2], [3, 7, 2.5, 5]])
+    src = np.array([[np.nan, 4, 1, 8], [2, 3, 2, 1]])
+    index = np.array([[0, 1, 2, 1], [3, 1, 2, 2]])
+    for include_self in (True, False):
+        agree_in_gradients(
+            lambda T, t, s, i: t.scatter_reduce(1, i, s, reduce, include_self=include_self),  # noqa: B023
+            x, src, index, order=1,
+        )  # fmt: skip
+    agree_in_gradients(
+        lambda T, t, s, i: t.index_reduce(1, i[0], s, reduce), x, src, index, order=1
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import itertools
 import warnings
 
 import numpy as np
@@ -455,3 +456,64 @@ def test_deprecated_forms_warn_once(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         call(adjit)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "sizes",
+    [(5, 7, 2), (5, 7, 4), (4, 3, 8), (3, 70), (30, 2), (4, 5, 13), (2, 3, 40), (2, 300, 3)],
+)
+def test_flips_of_short_and_long_rows(sizes, dtype):
+    """Rows that are moved as one element, by columns, as runs; of views that begin at an odd element."""
+    count, axes = int(np.prod(sizes)), range(len(sizes))
+    x = (np.arange(count + 1) % 101).astype(dtype)
+    for dims in [c for n in (1, 2, 3) for c in itertools.combinations(axes, n)]:
+        for first in (0, 1):
+
+            def call(T, t, dims=dims, first=first):
+                whole = t[first:][:count].view(sizes)
+                return whole.flip(dims), whole[..., 1:].flip(dims)
+
+            agree(call, x)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([1, 1, 2, 3, 4, 13, 40]), min_size=2, max_size=4),
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), min_size=1, max_size=3),
+    st.sampled_from(["uint8", "float32", "float64"]),
+)
+def test_frames_of_any_width(sizes, widths, dtype):
+    """Rows of few elements and of many, axes of one element, elements that are cut off."""
+    kept = [(max(b, 1 - n), max(a, 0)) for (b, a), n in zip(widths, sizes[::-1], strict=False)]
+    x = (np.arange(int(np.prod(sizes))) % 100 + 1).astype(dtype).reshape(sizes)
+    agree(lambda T, t: pad(T, t, [w for pair in kept for w in pair], value=7), x)
+
+
+MANY = {  # calls on so many elements that threads share them out, and begin inside of a matrix or a run of rows
+    "flip of runs": (lambda T, x: x.flip(1), (37, 401, 40)),
+    "flip of pairs": (lambda T, x: x.flip(1), (401, 701, 2)),
+    "flip of threes": (lambda T, x: x.flip(1), (401, 301, 3)),
+    "flip of lines": (lambda T, x: x.flip(0, 2), (401, 3, 301)),
+    "frame": (lambda T, x: pad(T, x, (1, 2, 3, 1)), (401, 7, 101)),
+    "frame of few": (lambda T, x: pad(T, x, (1, 2, 3, 1)), (401, 301, 2)),
+    "tril": (lambda T, x: x.tril(-1), (101, 37, 101)),
+    "cumsum": (lambda T, x: x.cumsum(1), (4001, 31, 3)),
+    "cumprod": (lambda T, x: (x * 0.01).cumprod(1), (4001, 31, 3)),
+    "cummax": (lambda T, x: x.cummax(1), (4001, 31, 3)),
+    "logcumsumexp": (lambda T, x: (x * 0.1).logcumsumexp(1), (4001, 31, 3)),
+    "gather": (lambda T, x: x.gather(2, x.argsort(2)), (401, 101, 9)),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_threads_may_begin_anywhere(name):
+    call, sizes = MANY[name]
+    x = np.random.default_rng(0).standard_normal(sizes)
+    threads = adjit.get_num_threads()
+    try:
+        for count in (1, 3):
+            adjit.set_num_threads(count)
+            agree(call, x, rtol=1e-9)
+    finally:
+        adjit.set_num_threads(threads)

@@ -114,6 +114,18 @@ def test_zeta_far_below_zero(dtype: str) -> None:
     np.testing.assert_allclose(found.numpy(), exact, rtol=4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zeta_of_odd_powers_at_halves_below_zero(dtype: str) -> None:
+    """Terms on both sides of 0 are each other's negatives: what lies beyond them has all of its digits."""
+    s = np.array([33, 33, 33, 5, 3, 201, 2001], dtype)
+    x = np.array([-0.5, -1.5, -7.5, -2.5, -1.5, -0.5, -3.5], dtype)
+    found = adjit.special.zeta(adjit.tensor(s), adjit.tensor(x)).numpy()
+    exact = special.zeta(s.astype(float), 1 - x.astype(float))
+    np.testing.assert_allclose(
+        found, exact, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny
+    )
+
+
 EDGES = {
     "erfcx": [(0.0, 1.0), (INF, 0.0), (-INF, INF), (-30.0, INF), (1e300, 5.641895835477563e-301)],
     "ndtr": [(0.0, 0.5), (INF, 1.0), (-INF, 0.0), (-40.0, 0.0)],
@@ -229,6 +241,36 @@ def test_incomplete_gamma_functions_of_large_shapes_do_not_cancel(name: str) -> 
     operands = [adjit.tensor(a, dtype=adjit.float32) for a in (alpha, x)]
     found = getattr(adjit.special, name)(*operands)
     np.testing.assert_allclose(found.numpy(), wanted, rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_incomplete_gamma_functions_of_tiny_shapes_are_exponential_integrals(dtype: str) -> None:
+    """What a shape loses beside 1 counts: without it a third of the upper function was wrong below 1e-8."""
+    info = np.finfo(dtype)
+    alpha, x = np.meshgrid(
+        np.array([1e-30, 1e-20, 1e-12, 1e-5], dtype), [1e-30, 0.01, 0.9, 1.05, 3]
+    )
+    alpha, x = alpha.ravel().astype(dtype), x.ravel().astype(dtype)
+    wanted = special.gammaincc(alpha.astype(float), x.astype(float))
+    found = adjit.special.gammaincc(adjit.tensor(alpha), adjit.tensor(x)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-4 if dtype == "float32" else 1e-9)
+    tiny = info.tiny  # as it falls below the normal numbers SciPy's is 0
+    found = adjit.special.gammaincc(adjit.tensor(x * 0 + tiny), adjit.tensor(x)).numpy()
+    np.testing.assert_allclose(found / tiny, special.exp1(x.astype(float)), rtol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_incomplete_gamma_functions_near_the_largest_numbers(dtype: str) -> None:
+    largest = np.finfo(dtype).max
+    points = np.array([largest, largest / 2, largest / 100, 1.0], dtype)
+    alpha, x = (adjit.tensor(a.ravel().copy()) for a in np.meshgrid(points, points))
+    lower, upper = adjit.special.gammainc(alpha, x), adjit.special.gammaincc(alpha, x)
+    half = (alpha > 1) & (alpha == x)
+    for share in (lower, upper):
+        np.testing.assert_allclose(share[half].numpy(), 0.5, rtol=1e-5)
+    assert (lower[alpha > x] == 0).all()
+    assert (lower[alpha < x] == 1).all()
+    np.testing.assert_allclose((lower + upper).numpy(), 1.0, rtol=1e-5)
 
 
 def test_incomplete_gamma_functions_at_the_edges_are_those_of_pytorch() -> None:

@@ -258,6 +258,22 @@ def test_a_gradient_at_nan_is_nan_or_passes(name: str, size: int) -> None:
     np.testing.assert_array_equal(x.grad.numpy(), np.full(size, wanted, np.float32))
 
 
+@pytest.mark.parametrize("name", ["elu", "celu", "selu"])
+def test_second_derivatives_of_exponential_units_at_0_are_0(name: str) -> None:
+    """As in PyTorch, whose first derivative there is that of what is below."""
+    x = adjit.tensor([0.0, -0.0, -1.0, 2.0], dtype=adjit.float64, requires_grad=True)
+    alpha = {"alpha": 2.0} if name != "selu" else {}
+    (first,) = adjit.autograd.grad(
+        getattr(adjit.nn.functional, name)(x, **alpha).sum(), x, create_graph=True
+    )
+    (second,) = adjit.autograd.grad(first.sum(), x, create_graph=True)
+    assert first[0].item() == {"elu": 2.0, "celu": 1.0, "selu": 1.7580993408473766}[name]
+    assert second[:2].tolist() == [0.0, 0.0]
+    assert second[2].item() > 0
+    (third,) = adjit.autograd.grad(second.sum(), x)
+    assert third[:2].tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("size", [8, 100_000])
 def test_ties_and_nan_of_the_larger_and_the_smaller(size: int) -> None:
     rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ import adjit
 from adjit import nn
 
 torch = pytest.importorskip("torch")
-from against_torch import agree, agree_in_gradients, plain  # noqa: E402
+from against_torch import agree, agree_in_error, agree_in_gradients, plain  # noqa: E402
 
 RNG = np.random.default_rng(3)
 MATRIX, OTHER = RNG.normal(size=(4, 5)), RNG.normal(size=(6, 5))
@@ -509,3 +509,37 @@ def test_slopes_have_gradients(order):
         ),
         x,
     )
+
+
+def test_what_is_no_sample_of_a_function() -> None:
+    x, flags = np.arange(3.0), np.ones(3, bool)
+    for name in ("trapezoid", "cumulative_trapezoid"):
+        agree_in_error(lambda T, t: getattr(T, name)(t), flags)  # noqa: B023
+        agree_in_error(lambda T, t, s: getattr(T, name)(t, s), x, flags)  # noqa: B023
+        agree_in_error(lambda T, t, s: getattr(T, name)(s, t), x, flags)  # noqa: B023
+        for none in (x, x[:0]):
+            with pytest.raises(TypeError):
+                getattr(adjit, name)(adjit.tensor(none), 2)
+    agree_in_error(lambda T, t: T.bincount(t, 0), np.arange(0))
+    agree_in_error(lambda T, t: T.bincount(t, None, 1.5), np.arange(3))
+    agree_in_error(lambda T, t: T.trace(t), np.ones((2, 2), bool))
+    for dim in (1, -2, (1,)):
+        agree_in_error(lambda T, t: T.logsumexp(t, dim), np.float32(1))  # noqa: B023
+
+
+def test_slopes_have_gradients_in_coordinates_and_distances() -> None:
+    x, places = np.array([[1.0, 4, 9, 2], [3, 1, 2, 7]]), np.array([0.0, 1.5, 2, 4])
+    for order in (1, 2):
+        agree_in_gradients(
+            lambda T, t, s, order=order: T.gradient(t, spacing=[s], dim=1, edge_order=order)[0],
+            x,
+            places,
+        )
+    values = [adjit.tensor(v, requires_grad=True) for v in (x, places)]
+    assert adjit.autograd.gradcheck(lambda t, s: adjit.gradient(t, spacing=[s], dim=1)[0], values)
+
+
+def test_sums_of_weights_say_that_they_have_no_derivative() -> None:
+    weights = adjit.ones(2, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="bincount"):
+        adjit.bincount(adjit.tensor([0, 1]), weights).sum().backward()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
 
 import numpy as np
@@ -704,3 +705,40 @@ def test_vmap_as_older_programs_import_it():
 
     for ours, theirs in zip(found(adjit), found(torch), strict=True):
         np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy())
+
+
+# ---------------------------------------------------------------- products of lines
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 3), (2, 4, 3), (2, 2, 4, 3)], ids=len)
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_products_of_lines_have_all_derivatives(shape, has_bias):
+    """A layer of a vector, of rows, and of what has more axes: each an op, for each example and at once."""
+    adjit.manual_seed(3)
+    x, w, b = (adjit.randn(5, *size, dtype=adjit.float64) for size in (shape, (6, 3), (6,)))
+    given = (x, w, b) if has_bias else (x, w)
+    products = (
+        [adjit.nn.functional.linear]
+        if has_bias
+        else [adjit.nn.functional.linear, lambda x, w: x @ w.t()]
+    )
+    for product in products:
+        one = product(*[t[0] for t in given])
+        assert one.shape == (*shape[:-1], 6)
+        rows = (x[0].unsqueeze(-2) * w[0]).sum(-1) + (b[0] if has_bias else 0)
+        assert adjit.allclose(one, rows)
+        leaves = [t[0].clone().requires_grad_() for t in given]
+        assert adjit.autograd.gradcheck(
+            product, leaves, check_forward_ad=True, check_batched_grad=True
+        )
+        assert adjit.autograd.gradgradcheck(product, leaves)
+        for dims in itertools.product([0, None], repeat=len(given)):
+            if all(dim is None for dim in dims):
+                continue
+            args = [t if dim == 0 else t[0] for t, dim in zip(given, dims, strict=True)]
+            found = adjit.func.vmap(product, in_dims=dims)(*args)
+            each = [
+                product(*[t[k] if dim == 0 else t for t, dim in zip(args, dims, strict=True)])
+                for k in range(5)
+            ]
+            assert adjit.allclose(found, adjit.stack(each)), dims

@@ -36,16 +36,13 @@ GIVEN = {
     "None": None, "str": "a", "ndarray": np.ones(2, np.float32), "list": [1.0, 2.0], "float": 1.5, "int": 2,
     "object": Thing(),
 }  # fmt: skip
-NUMBERS = ("float", "int")
 # Where None is a default, here but not in PyTorch.
 DEFAULTS = {"max", "min", "trapz", "cumulative_trapezoid"}
 # An error that names one argument. Others list all signatures.
 SHORT = re.compile(r"\w+\(\): argument '\w+' .*must be (Tensor|tuple of Tensors), not ")
 # What PyTorch calls the function behind one, whose errors come instead.
 BEHIND = {
-    "affine_grid": "affine_grid_generator", "cross_entropy": "cross_entropy_loss",
-    "grid_sample": "grid_sampler", "nll_loss": "nll_loss_nd", "logsigmoid": "log_sigmoid", "unique": "_unique2",
-    "adaptive_max_pool1d_with_indices": "adaptive_max_pool1d",
+    **wrong_types.BEHIND, "unique": "_unique2", "adaptive_max_pool1d_with_indices": "adaptive_max_pool1d",
 }  # fmt: skip
 # Others, in which also arguments have other names.
 OTHERS_BEHIND = """
@@ -154,8 +151,6 @@ def test_errors_name_what_is_no_tensor(call: str, kind: str) -> None:
             if type(theirs) is not TypeError:
                 continue
             ours = outcome("adjit", lines, changed, given)
-            if what in NUMBERS and not isinstance(ours, TypeError):
-                continue  # an operand may be a number, where PyTorch takes a tensor alone
             if what == "None" and name in DEFAULTS:
                 continue
             assert type(ours) is TypeError, (ast.unparse(changed), what, ours, theirs)
@@ -163,6 +158,61 @@ def test_errors_name_what_is_no_tensor(call: str, kind: str) -> None:
                 is_exact = call.startswith("T.") and is_named_so(name) and place.holder == "args"
                 pair = [text_of(error, name, is_exact) for error in (ours, theirs)]
                 assert pair[0] == pair[1], ast.unparse(changed)
+
+
+def flags_of(node: ast.Call) -> list[tuple[str, type]]:
+    """The parameters of what is called that are truth values or whole numbers."""
+    function = node.func
+    assert isinstance(function, ast.Attribute)
+    names = worker.world("adjit")
+    if ast.unparse(function).split(".")[0] in names:
+        found = eval(ast.unparse(function), names)
+    else:
+        found = methods.get(function.attr, adjit.ones)
+    return [(flag.name, flag.kind) for flag in wrong_types.flags(getattr(found, "choose", found))]
+
+
+@pytest.mark.parametrize(("call", "kind"), list(functions()))
+def test_numbers_are_no_truth_values_and_halves_no_whole_numbers(call: str, kind: str) -> None:
+    lines, node = legal(call, kind)
+    if "(" in ast.unparse(node.func):
+        pytest.skip("a call of what a call gives")
+    for flag, kind_of_flag in flags_of(node):
+        changed = copy.deepcopy(node)
+        changed.keywords = [word for word in node.keywords if word.arg != flag]
+        changed.keywords.append(ast.keyword(flag, ast.Name("given", ast.Load())))
+        expression = ast.fix_missing_locations(ast.Expression(changed))
+        for given in (
+            (1, 0, np.True_, "a") if kind_of_flag is bool else (1.0, 2.5, True, "a", np.int64(1))
+        ):
+            theirs = outcome("torch", lines, expression, given)
+            ours = outcome("adjit", lines, expression, given)
+            if "argument" in str(theirs) and flag in str(theirs):
+                assert type(ours) is TypeError, (ast.unparse(changed), given, theirs)
+                is_named = f"'{flag}'" in str(ours) or "combination" in str(theirs)
+                assert is_named or kind_of_flag is int
+            elif theirs is None:
+                assert ours is None, (ast.unparse(changed), given)
+
+
+def test_truth_values_of_calls_that_are_known() -> None:
+    x = adjit.tensor([3.0, 1.0, 2.0])
+    for _ in range(12):  # machine code has them then
+        x.sort(0, True).values.sum().item()
+        x.sum(0, keepdim=True).item()
+        adjit.topk(x, 1, 0, True).values.item()
+    for call in (
+        lambda: x.sort(0, 1),
+        lambda: x.sum(0, keepdim=1),
+        lambda: x.sum(0, 1),
+        lambda: adjit.topk(x, 1, 0, 1),
+        lambda: adjit.zeros(2, requires_grad=1),
+        lambda: adjit.tensor(1.0, requires_grad=1),
+        lambda: x.copy_(x, 1),
+        lambda: adjit.zeros(3, 3).fill_diagonal_(1.0, 1),
+    ):
+        with pytest.raises(TypeError, match="must be bool, not int"):
+            call()
 
 
 def is_named_so(name: str) -> bool:
@@ -263,3 +313,41 @@ def test_explaining_functions_have_the_same_parameters() -> None:
         made(None, c=3)
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'c'"):
         made(1)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss", "grid_sample"])
+def test_errors_of_functions_behind_others(name: str) -> None:
+    said = []
+    for library in (torch, adjit):
+        rest = {"cross_entropy": (0,), "nll_loss": (0,), "grid_sample": (library.ones(1, 1, 1, 2),)}
+        with pytest.raises(TypeError) as raised:
+            getattr(library.nn.functional, name)(None, *rest.get(name, ()))
+        said.append(str(raised.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("dim", [1.0, "a", True])
+def test_what_is_no_dimension(dim: Any) -> None:
+    for call in (
+        lambda T, x: T.amax(x, dim), lambda T, x: T.argsort(x, dim=dim), lambda T, x: T.topk(x, 1, dim),
+        lambda T, x: T.cumsum(x, dim), lambda T, x: T.logsumexp(x, dim), lambda T, x: T.stack([x], dim),
+        lambda T, x: T.cat([x], dim), lambda T, x: T.gather(x, dim, x.long()), lambda T, x: T.select(x, dim, 0),
+        lambda T, x: T.nn.functional.glu(x, dim), lambda T, x: T.cosine_similarity(x, x, dim),
+        lambda T, x: T.transpose(x, 0, dim), lambda T, x: T.nansum(x, dim), lambda T, x: T.unsqueeze(x, dim),
+        lambda T, x: T.cosine_similarity(x, x, (0,)),
+    ):  # fmt: skip
+        said = []
+        for library in (torch, adjit):
+            try:
+                call(library, library.ones(2, 2))
+            except TypeError as error:
+                said.append(str(error))
+            except (RuntimeError, IndexError):
+                continue
+            else:
+                said.append("")
+        if SHORT_OF_INTS.match(said[0]):
+            assert said[0] == said[-1]
+
+
+SHORT_OF_INTS = re.compile(r"\w+\(\): argument '\w+' .*must be (int|tuple of ints), not ")
