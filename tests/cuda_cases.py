@@ -228,6 +228,12 @@ SAMPLED = {
     "sampled, channels last": lambda x, places: F.grid_sample(
         x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2), places, align_corners=True
     ),
+    "sampled, nearest": lambda x, places: F.grid_sample(
+        x, places, "nearest", "reflection", align_corners=False
+    ),
+    "sampled, cubic": lambda x, places: F.grid_sample(
+        x, places, "bicubic", "border", align_corners=False
+    ),
 }
 
 PRODUCTS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -422,6 +423,44 @@ def test_grid_sample_of_many_channels(channels: int) -> None:
     for outer in ((3, 100), (1, 2)):
         agree_in_both_layouts(call, x, RANDOM.uniform(-1.3, 1.3, (2, *outer, 2)))
     agree(call, x.astype(np.float32), RANDOM.uniform(-1, 1, (2, 3, 100, 2)).astype(np.float32))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_derivatives_of_samples_in_every_order_of_modes(mode: str, padding_mode: str) -> None:
+    generator = adjit.Generator().manual_seed(3)
+    x = adjit.randn(1, 2, 4, 5, dtype=adjit.float64, generator=generator)
+    points = adjit.rand(3, 1, 2, 2, 2, dtype=adjit.float64, generator=generator) * 2.8 - 1.4
+
+    def read(x: Any, grid: Any) -> Any:
+        return functional(adjit).grid_sample(x, grid, mode, padding_mode, align_corners=False)
+
+    def total(grid: Any) -> Any:
+        return (read(x, grid) ** 2).sum()
+
+    jacfwd, jacrev = adjit.func.jacfwd, adjit.func.jacrev
+    for k in (0, 1):
+        adjit.testing.assert_close(jacfwd(read, k)(x, points[0]), jacrev(read, k)(x, points[0]))
+    found = [one(other(total))(points[0]) for one in (jacfwd, jacrev) for other in (jacfwd, jacrev)]
+    for hessian in found[1:]:
+        adjit.testing.assert_close(hessian, found[0])
+    together = adjit.func.vmap(read, (None, 0))(x, points)
+    adjit.testing.assert_close(together, adjit.stack([read(x, grid) for grid in points]))
+    leaves = [x.clone().requires_grad_(), points[0].clone().requires_grad_()]
+    assert adjit.autograd.gradgradcheck(read, leaves)
+
+
+def test_points_that_are_nowhere_read_nothing() -> None:
+    x, grid = (
+        adjit.ones(1, 1, 3, 3, requires_grad=True),
+        adjit.tensor([[[[nan, 0.0], [inf, 0.0], [0.0, -inf], [1e30, 0.0], [-1e38, 1e38]]]]),
+    )
+    for mode in ("bilinear", "nearest", "bicubic"):
+        points = grid.clone().requires_grad_()
+        out = functional(adjit).grid_sample(x, points, mode, align_corners=False)
+        assert out.flatten().tolist() == [0.0] * 5
+        for gradient in adjit.autograd.grad(out.sum(), (x, points)):
+            assert not gradient.any()
 
 
 def test_threads_change_no_bit_of_samples() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,202 +12,246 @@ from ..graph.composed import composed
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, operation
-from ..kernels.language.lanes import LANES
-from ..kernels.ops import taps as kernels
+from ..graph.pushing import added
+from ..kernels.ops import grid_points as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
-from . import creation, layouts
+from . import creation
 from .comparison import where
-from .joining import cat
+from .joining import cat, stack
 from .pool import refuse
 from .reduce import GRAIN, without_elements
+from .taps import gather, multiply, scatter
 
 ALIGNMENT = (
     "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "
     "Please specify align_corners=True if the old behavior is desired. See the documentation of "
     "grid_sample for details."
 )
+MODES, OUTSIDE = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+# By mode: the taps along an axis, and the kernels.
+TAPS = {"nearest": kernels.NEAREST, "bilinear": kernels.LINEAR, "bicubic": kernels.CUBIC}
+FINDING = dict(
+    zip(TAPS, (kernels.find_nearest, kernels.find_linear, kernels.find_cubic), strict=True)
+)
+MOVING = {"bilinear": kernels.move_linear, "bicubic": kernels.move_cubic}
 
 
-# ---------------------------------------------------------------- sums over taps
-
-
-LEAST_CHANNELS = LANES // 2  # that are worth a vector
-
-
-def pays_at_end(x: Tensor, taps: int) -> bool:
-    """Whether the channels of an image are better last in memory, for so many taps in all.
-
-    Vectors of channels are worth a copy that is not larger than what is read.
-    """
-    enough = x.shape[1] >= LEAST_CHANNELS
-    return enough and (layouts.channels_last(x) or taps >= numel(x.shape[2:]))
+# ---------------------------------------------------------------- points, and what is around them
 
 
 def run(
-    kernel: Any, tensors: Sequence[Tensor], shape: Shape, sizes: Shape, units: int, work: int
-) -> Tensor:
-    """Run one of the kernels; `sizes`: channels, elements of a channel, points, taps."""
-    out: Tensor = launch(
-        kernel, [t.contiguous() for t in tensors], [(shape, tensors[0].dtype)],
-        bind={"T": tensors[0].dtype, "Y": dtypes.int32}, words=sizes, n=units if work else 0,
-        grain=max(1, GRAIN // max(4 * work // max(units, 1), 1)),
+    kernel: Any, tensors: Sequence[Tensor], outputs: Sequence[tuple[Shape, dtypes.dtype]],
+    size: Shape, mode: str, padding_mode: str, aligned: bool,
+) -> Any:  # fmt: skip
+    """Run one of the kernels of grid points; the grid, (N, P, axes), is the last of the tensors."""
+    images, points, axes = tensors[-1].shape
+    number = tensors[-1].dtype
+    digits, whole = (23, dtypes.int32) if number is dtypes.float32 else (52, dtypes.int64)
+    return launch(
+        kernel, [t.contiguous() for t in tensors], outputs,
+        bind={"T": number, "Y": dtypes.int32, "Z": whole},
+        words=(points, axes, OUTSIDE.index(padding_mode), aligned, 1 << digits, *size),
+        n=images * -(-points // kernels.SPAN), grain=max(1, GRAIN // (kernels.SPAN * 8 * TAPS[mode] ** axes)),
     )  # fmt: skip
-    return out
+
+
+@operation("GridPointsBackward0", differentiable=(1,))
+def look_up(
+    grid: Tensor, size: Shape, mode: str, padding_mode: str, aligned: bool
+) -> tuple[Tensor, ...]:
+    """The places of taps in an image of some size, (N, T, P), -1 where there is none, and their weights."""
+    images, points, axes = grid.shape
+    shape = (images, TAPS[mode] ** axes, points)
+    outputs = [(shape, dtypes.int32), (shape, grid.dtype)]
+    made: tuple[Tensor, ...] = run(
+        FINDING[mode], (grid,), outputs, size, mode, padding_mode, aligned
+    )
+    return made
+
+
+@look_up.vjp
+def _(gs, grid, size, mode, padding_mode, aligned):  # type: ignore[no-untyped-def]
+    return None if gs[1] is None else move(gs[1], grid, size, mode, padding_mode, aligned)
+
+
+@look_up.jvp
+def _(t_grid, grid, size, mode, padding_mode, aligned):  # type: ignore[no-untyped-def]
+    return None, changes(t_grid, grid, size, mode, padding_mode, aligned)
+
+
+look_up.batched_by_folding()
+
+
+@operation("GridPointsBackwardBackward0")
+def move(
+    upper: Tensor, grid: Tensor, size: Shape, mode: str, padding_mode: str, aligned: bool
+) -> Tensor:
+    """The gradient of points, by that of the weights of their taps."""
+    if mode == "nearest":
+        return creation.zeros_like(grid)
+    outputs = [(tuple(grid.shape), grid.dtype)]
+    made: Tensor = run(MOVING[mode], (upper, grid), outputs, size, mode, padding_mode, aligned)
+    return made
+
+
+@move.vjp
+def _(g, upper, grid, size, mode, padding_mode, aligned):  # type: ignore[no-untyped-def]
+    how = size, mode, padding_mode, aligned
+    return changes(g, grid, *how), bends(upper, g, grid, *how)
+
+
+@move.jvp
+def _(t_upper, t_grid, upper, grid, size, mode, padding_mode, aligned):  # type: ignore[no-untyped-def]
+    how = size, mode, padding_mode, aligned
+    moved = None if t_upper is None else move(t_upper, grid, *how)
+    return moved if t_grid is None else added(moved, bends(upper, t_grid, grid, *how))
+
+
+move.batched_by_folding()
 
 
 def sampling(backward_name: str) -> Operation:
-    """The op that sums taps, and the two that are its derivatives: each is linear in two tensors.
-
-    `x` is (N, C, *size), `w` and `places` are (N, T, P), `upper` is (N, C, *outer), P points.
-    """
+    """The op that reads images at points."""
 
     @operation(backward_name)
-    def gather(x: Tensor, w: Tensor, places: Tensor, outer: Shape) -> Tensor:
-        """(N, C, *outer): the weighted sums of the elements of `x` at places, reported in C order."""
-        images, channels, *size = x.shape
-        taps, points = w.shape[1:]
-        at_end = pays_at_end(x, taps * points)
-        kernel, units = kernels.gather_taps, images * channels
-        if at_end:
-            kernel, units = kernels.gather_taps_last, images * -(-points // kernels.STRIP)
-        made = run(
-            kernel, (layouts.in_memory(x, at_end), w, places),
-            layouts.shape_in_memory((images, channels, *outer), at_end),
-            (channels, numel(size), points, taps), units, images * channels * taps * points,
-        )  # fmt: skip
-        return layouts.as_images(made, at_end)
-
-    gather.multilinear("x", "w")
-
-    @gather.vjp
-    def _(g, x, w, places):  # type: ignore[no-untyped-def]
-        return scatter(g, w, places, tuple(x.shape[2:])), multiply(g, x, places), None
-
-    gather.batched_by_folding()
-
-    @operation("SampledInputBackward0")
-    def scatter(upper: Tensor, w: Tensor, places: Tensor, size: Shape) -> Tensor:
-        """(N, C, *size): the weighted elements of `upper` added at places."""
-        images, channels = upper.shape[:2]
-        taps, points = w.shape[1:]
-        at_end = channels >= LEAST_CHANNELS
-        kernel, units = kernels.scatter_taps, images * channels
-        if at_end:
-            kernel, units = kernels.scatter_taps_last, images * -(-channels // LANES)
-        made = run(
-            kernel, (layouts.in_memory(upper, at_end), w, places),
-            layouts.shape_in_memory((images, channels, *size), at_end),
-            (channels, numel(size), points, taps), units,
-            images * channels * (numel(size) + taps * points),
-        )  # fmt: skip
-        return layouts.as_images(made, at_end, upper)
-
-    scatter.multilinear("upper", "w")
-
-    @scatter.vjp
-    def _(g, upper, w, places):  # type: ignore[no-untyped-def]
-        outer = tuple(upper.shape[2:])
-        return gather(g, w, places, outer), multiply(upper, g, places), None
-
-    scatter.batched_by_folding()
-
-    @operation("SampleWeightBackward0")
-    def multiply(upper: Tensor, x: Tensor, places: Tensor) -> Tensor:
-        """(N, T, P): the products of `upper` and of the elements of `x` at places, over channels."""
-        images, channels, *size = x.shape
-        taps, points = places.shape[1:]
-        at_end = pays_at_end(x, taps * points)
-        kernel, units = kernels.multiply_taps, images * taps
-        if at_end:
-            kernel, units = kernels.multiply_taps_last, images * -(-points // kernels.STRIP)
-        made: Tensor = run(
-            kernel, (layouts.in_memory(upper, at_end), layouts.in_memory(x, at_end), places),
-            (images, taps, points), (channels, numel(size), points, taps), units,
-            images * channels * taps * points,
-        )  # fmt: skip
+    def sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, aligned: bool) -> Tensor:
+        """`x`, (N, C, *size), at the points of (N, *outer, axes): (N, C, *outer)."""
+        flat, size = grid.flatten(1, -2), tuple(x.shape[2:])
+        places, weights = look_up(flat, size, mode, padding_mode, aligned)
+        made: Tensor = gather(x, weights, places, tuple(grid.shape[1:-1]))
         return made
 
-    multiply.multilinear("upper", "x")
+    @sample.vjp
+    def _(g, x, grid, mode, padding_mode, aligned):  # type: ignore[no-untyped-def]
+        how = tuple(x.shape[2:]), mode, padding_mode, aligned
+        flat = grid.flatten(1, -2)
+        places, weights = look_up(flat, *how)
+        moved = move(multiply(g, x, places), flat, *how)
+        return scatter(g, weights, places, how[0]), moved.reshape(grid.shape)
 
-    @multiply.vjp
-    def _(g, upper, x, places):  # type: ignore[no-untyped-def]
-        size, outer = tuple(x.shape[2:]), tuple(upper.shape[2:])
-        return gather(x, g, places, outer), scatter(upper, g, places, size), None
+    @sample.jvp
+    def _(t_x, t_grid, x, grid, mode, padding_mode, aligned):  # type: ignore[no-untyped-def]
+        how = tuple(x.shape[2:]), mode, padding_mode, aligned
+        flat, outer = grid.flatten(1, -2), tuple(grid.shape[1:-1])
+        places, weights = look_up(flat, *how)
+        moved = None if t_x is None else gather(t_x, weights, places, outer)
+        if t_grid is not None:
+            moved = added(
+                moved, gather(x, changes(t_grid.flatten(1, -2), flat, *how), places, outer)
+            )
+        return moved
 
-    multiply.batched_by_folding()
+    sample.batched_by_folding()
 
-    return gather
+    return sample
 
 
 SAMPLERS = {4: sampling("GridSampler2DBackward0"), 5: sampling("GridSampler3DBackward0")}
 
 
-# ---------------------------------------------------------------- places and weights
+# ---------------------------------------------------------------- second derivatives, of small ops
 
 
-def reflected(u: Tensor, low: float, high: float) -> Tensor:
-    """Coordinates mirrored at both bounds until they lie between them."""
-    if low == high:
-        return u * 0.0
-    span = high - low
-    distance = where(u < low, low - u, u - low)
-    flips = (distance / span).floor().detach()
+def reflected(u: Tensor, low: float, span: float) -> tuple[Tensor, Tensor]:
+    """Coordinates mirrored at both bounds until they lie between them, and which way they move with `u`."""
+    is_below = u < low
+    distance = where(is_below, low - u, u - low)
+    flips = (distance / span).floor()
+    is_even = flips % 2 == 0
     rest = distance - flips * span
-    return where(flips % 2 == 0, rest, span - rest) + low
+    return where(is_even, rest, span - rest) + low, where(is_below == is_even, -1.0, 1.0)
 
 
-def kept_inside(u: Tensor, size: int, padding_mode: str, aligned: bool) -> Tensor:
-    """Coordinates outside of 0 to size - 1 as a padding mode takes them."""
+def kept_inside(
+    u: Tensor, size: int, padding_mode: str, aligned: bool
+) -> tuple[Tensor, Tensor | float]:
+    """Coordinates outside of 0 to size - 1 as a padding mode takes them, and which way they move with `u`."""
+    slope: Tensor | float = 1.0
     if padding_mode == "zeros":
-        return u
+        return u, slope
     if padding_mode == "reflection":
-        u = reflected(u, 0.0, size - 1.0) if aligned else reflected(u, -0.5, size - 0.5)
+        low, span = (0.0, size - 1.0) if aligned else (-0.5, float(size))
+        if not span:
+            return u * 0.0, 0.0
+        u, slope = reflected(u, low, span)
     inside = (u > 0) & (u < size - 1)  # at the bounds there is no gradient
-    return where(inside, u, u.detach().clamp(0, size - 1))
+    return u.clamp(0, size - 1), where(inside, slope, 0.0)
 
 
-def cubic_weights(share: Tensor) -> Tensor:
-    """The weights of the four taps around a coordinate, by its share of the way between two."""
-    a = -0.75
+def curve_of(share: Tensor, mode: str, order: int) -> Tensor:
+    """The weights of the taps along an axis, or a derivative of theirs, by a point's share of the way."""
+    if mode == "nearest":
+        return creation.ones_like(share) if order == 0 else creation.zeros_like(share)
+    if mode == "bilinear":
+        ones = creation.ones_like(share)
+        return cat([(1 - share, share), (-ones, ones)][order] if order < 2 else [ones * 0] * 2, 1)
+    a, rest = kernels.A, 1 - share
 
     def far(x: Tensor) -> Tensor:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        if order == 0:
+            return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return (3 * a * x - 10 * a) * x + 8 * a if order == 1 else 6 * a * x - 10 * a
 
     def near(x: Tensor) -> Tensor:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
+        if order == 0:
+            return ((a + 2) * x - (a + 3)) * x * x + 1
+        return (3 * (a + 2) * x - 2 * (a + 3)) * x if order == 1 else 6 * (a + 2) * x - 2 * (a + 3)
 
-    rest = 1 - share
-    return cat([far(share + 1), near(share), near(rest), far(rest + 1)], 1)
+    sign = (-1) ** order
+    return cat([far(share + 1), near(share), sign * near(rest), sign * far(rest + 1)], 1)
 
 
-def taps_of(
-    u: Tensor, size: int, mode: str, padding_mode: str, aligned: bool
-) -> tuple[Tensor, Tensor]:
-    """Places along an axis, (N, T, P) of int32, -1 where there is none, and their weights.
+def weights_of(
+    grid: Tensor, size: Shape, mode: str, padding_mode: str, aligned: bool, orders: Sequence[int]
+) -> Tensor:
+    """(N, T, P): a derivative of the weights of taps, of some order by the coordinate along each axis.
 
-    `u` is (N, 1, P), from -1 to 1.
+    Differentiable in `grid`, any number of times.
     """
-    u = (u + 1) * ((size - 1) / 2) if aligned else ((u + 1) * size - 1) / 2
-    if mode != "bicubic":
-        u = kept_inside(u, size, padding_mode, aligned)
-    if mode == "nearest":
-        near = u.detach().round()
-        weights = u.round() - near + 1  # whose gradient is 0, not missing
-    else:
-        first = u.detach().floor()
-        share = u - first
-        if mode == "bilinear":
-            number = creation.arange(2, dtype=u.dtype, device=u.device).reshape(1, 2, 1)
-            near = first + number
-            weights = (1 - number) + (2 * number - 1) * share
-        else:
-            number = creation.arange(-1, 3, dtype=u.dtype, device=u.device)
-            near = first + number.reshape(1, 4, 1)
-            near = kept_inside(near, size, padding_mode, aligned)
-            weights = cubic_weights(share)
-    inside = (near >= 0) & (near <= size - 1)
-    return where(inside, near, -1.0).to(dtypes.int32), weights
+    product: Tensor | None = None
+    for d, (length, order) in enumerate(zip(size, orders, strict=True)):
+        u = grid.select(2, len(size) - 1 - d).unsqueeze(1)
+        scale = (length - 1) / 2 if aligned else length / 2
+        u = (u + 1) * scale if aligned else ((u + 1) * length - 1) / 2
+        slope: Tensor | float = 1.0
+        if mode != "bicubic":
+            place, slope = kept_inside(u.detach(), length, padding_mode, aligned)
+            u = (u - u.detach()) * slope + place
+        curve = curve_of(u - u.detach().floor(), mode, order) * (slope * scale) ** order
+        product = (
+            curve if product is None else (product.unsqueeze(2) * curve.unsqueeze(1)).flatten(1, 2)
+        )
+    assert product is not None
+    return product
+
+
+def changes(
+    along: Tensor,
+    grid: Tensor,
+    size: Shape,
+    mode: str,
+    padding_mode: str,
+    aligned: bool,
+    *others: int,
+) -> Tensor:
+    """(N, T, P): how fast weights, derived by `others` already, change as points move along (N, P, axes)."""
+    axes = range(len(size))
+    terms = []
+    for d in axes:
+        orders = [(d, *others).count(k) for k in axes]
+        by_axis = weights_of(grid, size, mode, padding_mode, aligned, orders)
+        terms.append(along.select(2, axes[-1] - d).unsqueeze(1) * by_axis)
+    return functools.reduce(operator.add, terms)
+
+
+def bends(upper: Tensor, along: Tensor, grid: Tensor, size: Shape, *how: Any) -> Tensor:
+    """(N, P, axes): how fast the gradients of points, by those of their weights, change along vectors."""
+    turned = [(upper * changes(along, grid, size, *how, d)).sum(1) for d in range(len(size))]
+    return stack(turned[::-1], 2)
+
+
+# ---------------------------------------------------------------- calls
 
 
 def check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
@@ -283,29 +329,11 @@ def grid_sample(
     if align_corners is None:
         errors.warn(ALIGNMENT)
     check_grid(input, grid, mode)
-    images, channels = input.shape[:2]
-    outer = grid.shape[1:-1]
-    points = numel(outer)
-    if not (images and channels and points):
+    (images, channels), outer = input.shape[:2], grid.shape[1:-1]
+    if not (images and channels and numel(outer)):
         return without_elements((images, channels, *outer), input, grid)
-    flat = grid.reshape(images, points, grid.shape[-1])
-    places = weights = None
-    for d, size in enumerate(input.shape[2:]):
-        u = flat.select(2, input.ndim - 3 - d).unsqueeze(1)
-        near, share = taps_of(u, size, mode, padding_mode, bool(align_corners))
-        if places is None or weights is None:
-            places, weights = near, share
-            continue
-        valid = (places.unsqueeze(2) >= 0) & (near.unsqueeze(1) >= 0)
-        places = where(valid, places.unsqueeze(2) * size + near.unsqueeze(1), -1)
-        weights = weights.unsqueeze(2) * share.unsqueeze(1)
-        places, weights = (t.reshape(images, -1, points) for t in (places, weights))
-    assert places is not None
-    out: Tensor = SAMPLERS[input.ndim](input, weights, places, tuple(outer))
-    return out
-
-
-MODES, OUTSIDE = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+    called: Tensor = SAMPLERS[input.ndim].on(input, grid, mode, padding_mode, bool(align_corners))
+    return called
 
 
 @export
