@@ -767,6 +767,38 @@ def test_what_gives_the_tensor_itself_does_not_need_its_fallback():
         x.flatten(2)
 
 
+@pytest.mark.parametrize("is_graded", [False, True])
+def test_a_view_of_a_copy_does_not_need_its_fallback(is_graded):
+    """As `heads.transpose(1, 2).reshape(batch, time, -1)`, and keys that are expanded over groups."""
+    x = T.rand(2, 3, 4, requires_grad=is_graded)
+    turned, wide = x.transpose(1, 2), x[:, None].expand(2, 5, 3, 4)
+    for t, args in ((turned, (2, 12)), (turned, (-1,)), (wide, (10, 3, 4))):
+        found = [t.reshape(*args) for _ in range(3)]
+        fast = view_cache._views.function(
+            refuse_alias, T.Tensor.reshape.context._replace(fallback=refuse_alias)
+        )
+        again = fast(t, *args)
+        assert described(again, (x, t)) == described(found[0], (x, t))
+        assert again.tolist() == t.detach().numpy().reshape(args).tolist()
+        assert again._view_of is None
+        if is_graded:
+            assert [type(fn).__name__ for fn in (again.grad_fn, again.grad_fn.next_functions[0][0])] == [
+                "UnsafeViewBackward0", "CloneBackward0"
+            ]  # fmt: skip
+            weights = T.rand(again.shape)
+            gradients = [
+                T.autograd.grad(made, x, weights, retain_graph=True) for made in (found[0], again)
+            ]
+            assert gradients[0][0].equal(gradients[1][0])
+        else:
+            before = x.clone()
+            again.zero_()
+            assert x.equal(before)
+    shared = T.from_numpy(np.zeros((2, 3), np.float32))
+    for _ in range(3):  # is a view, whatever came before
+        assert shared.reshape(6).data_ptr() == shared.data_ptr()
+
+
 def test_other_numbers_in_brackets_do_not_need_the_fallback():
     x = T.arange(60.0).view(3, 5, 4)[:, 1::2].transpose(1, 2)
     numpy = x.numpy()

@@ -40,7 +40,7 @@ from .tensors import (
     zero,
 )
 
-CACHED_VIEW_INPUTS = CACHED_VIEW_IS_MULTIPLE = CACHED_VIEW_IS_TUPLE = BOUND
+CACHED_VIEW_COPYING = CACHED_VIEW_INPUTS = CACHED_VIEW_IS_MULTIPLE = CACHED_VIEW_IS_TUPLE = BOUND
 CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
 CACHED_VIEW_OUTPUTS = CACHED_VIEW_PARTS = BOUND
 VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
@@ -49,7 +49,7 @@ RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_MULTIPLE = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_SLICE_CLASS = RUNTIME_TRUE = BOUND
 RUNTIME_TENSOR_CLASS = RUNTIME_TUPLE_CLASS = SPEC_DEVICE = SPEC_DTYPE = BOUND
 SPEC_SHAPE = SPEC_STRIDES = TENSOR_EDGE = TENSOR_NEEDS_GRAD = BOUND
-TENSOR_SPEC = VIEWS_CACHED = VIEWS_CHOOSE = VIEWS_FALLBACK = VIEWS_GRADED_SIZES = BOUND
+TENSOR_SPEC = TENSOR_VIEW_OF = VIEWS_CACHED = VIEWS_CHOOSE = VIEWS_FALLBACK = VIEWS_GRADED_SIZES = BOUND
 VIEWS_INDEX_DTYPE = VIEWS_RUNTIME = VIEWS_SIZES = BOUND
 
 OUT_OF_RANGE = -(1 << 62)  # in the place of a number of elements
@@ -73,7 +73,7 @@ def view(function, arguments, count, names):
             if cached == item(runtime, RUNTIME_NONE):  # the tensor itself
                 drop(cached)
                 return own(t)
-            made = views_of(runtime, t, cached, shift) if cached != 0 else 0
+            made = new_of_call(runtime, t, cached, shift) if cached != 0 else 0
             drop(cached)
             if made != 0 or has_failed() != 0:
                 return made
@@ -82,6 +82,22 @@ def view(function, arguments, count, names):
             if made != 0 or has_failed() != 0:
                 return made
     return new_result(item(context, VIEWS_FALLBACK), arguments, count, names)
+
+
+@helper
+def new_of_call(runtime, t, cached, shift):
+    """What a call gives, views of the tensor, or one of a copy; 0 if this is unusual."""
+    copying = get(cached, CACHED_VIEW_COPYING)
+    if copying == item(runtime, RUNTIME_NONE):
+        return views_of(runtime, t, cached, shift)
+    arguments = stack_words(1)
+    put(arguments, 0, t)
+    fresh = new_result(copying, arguments, 1, 0)
+    made = views_of(runtime, fresh, cached, 0) if fresh != 0 else 0
+    drop(fresh)
+    if made != 0:
+        exchange(made, TENSOR_VIEW_OF, own(item(runtime, RUNTIME_NONE)))
+    return made
 
 
 @helper

@@ -35,6 +35,9 @@ _views = native.FastPath("views", "view")
 _views_made = itertools.count(1)
 
 
+Copying = Callable[..., NewTensor]
+
+
 class ViewPart(NamedTuple):
     """A view of a tensor."""
 
@@ -43,9 +46,11 @@ class ViewPart(NamedTuple):
 
 
 class CachedView:
-    """The views that a call gives, and their backward side, if any was."""
+    """The views that a call gives, of its tensor or of a copy of that, and their backward side, if any was."""
 
-    __slots__ = ("inputs", "is_multiple", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
+    __slots__ = (
+        "copying", "inputs", "is_multiple", "is_tuple", "node_class", "op", "outputs", "parts", "vjp"
+    )  # fmt: skip
     of_sizes = ("parts", "vjp", "inputs", "outputs")
 
     def __init__(
@@ -54,6 +59,7 @@ class CachedView:
         start = t._offset + shift
         self.parts = tuple([ViewPart(view._spec, view._offset - start) for view in views])
         self.is_tuple, self.is_multiple = is_tuple, is_multiple
+        self.copying: Copying | None = None
         self.op: GradOp | None = None
         self.vjp: GradContext | None = None
         self.node_class: type[GradNode] | None = None
@@ -88,18 +94,19 @@ def caches_views(
     chooses: Fallback | None = None,
     one_by_one: bool = False,
     within: bool = False,
+    copying: Copying | None = None,
 ) -> Callable[..., NewTensor]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave.
 
     `chooses` says that it is a function of a tensor and a key, and gives a copy where tensors are in that: the
     elements at these places, given as a list, and the tensor's shape. `one_by_one` says that several views are
     made by as many operations, `within` that only what lies between the tensor's first and last element is
-    remembered.
+    remembered. `copying` makes the copy of which it gives a view where it cannot give one of the tensor.
     """
     if not native.is_supported:
         return function
     cached: dict[Signature, CachedView | None] = {}
-    others = OtherViews(cached, function, chooses is not None, one_by_one, within)
+    others = OtherViews(cached, function, chooses is not None, one_by_one, within, copying)
     has_flags = bool(wrong_types.flags(function))
 
     @functools.wraps(function)
@@ -116,7 +123,7 @@ def caches_views(
             is_view = out.__class__ is tuple or out._view_of is not None
             if usable() and args and out is args[0]:
                 others.remember_itself(args, kwargs)
-            elif is_view and usable():
+            elif (is_view or copying is not None) and usable():
                 others.remember(args, kwargs, out)
         except Exception:
             if said := wrong_types.tell(function, view.__name__, args, kwargs):
@@ -133,13 +140,13 @@ def caches_views(
 class OtherViews:
     """What a view op remembers: what it gave, and templates for tensors of other sizes."""
 
-    __slots__ = ("cached", "function", "in_brackets", "one_by_one", "sizes", "within")
+    __slots__ = ("cached", "copying", "function", "in_brackets", "one_by_one", "sizes", "within")
 
     def __init__(
         self, cached: dict[Signature, CachedView | None], function: Callable[..., NewTensor], in_brackets: bool,
-        one_by_one: bool, within: bool,
+        one_by_one: bool, within: bool, copying: Copying | None,
     ) -> None:  # fmt: skip
-        self.cached, self.function = cached, function
+        self.cached, self.function, self.copying = cached, function, copying
         self.in_brackets, self.one_by_one, self.within = in_brackets, one_by_one, within
         # By whether gradients are recorded.
         self.sizes = {False: OtherSizes(), True: OtherSizes()}
@@ -162,7 +169,8 @@ class OtherViews:
             if len(self.cached) >= MAX_VIEWS:
                 self.cached.clear()
             self.cached[key] = found
-            self.sizes[found.vjp is not None].keep(self.cached, key, self.function)
+            if found.copying is None:
+                self.sizes[found.vjp is not None].keep(self.cached, key, self.function)
 
     def remember_itself(self, args: Arguments, kwargs: NamedArguments) -> None:
         """Remember that a call gave its tensor itself, which None stands for."""
@@ -195,6 +203,10 @@ class OtherViews:
         views = made if is_tuple else (made,)
         if self.in_brackets and _chooses(args[1]):
             return None
+        if self.copying is not None and not is_tuple and _is_of_a_copy(t, made):
+            found = CachedView(made, views, is_tuple=False, is_multiple=False, shift=0)
+            found.copying = self.copying
+            return found
         if not views or not all(_is_cut_from(t, view) for view in views):
             return None
         if not is_tuple and (made._view_of is None or (self.within and _reaches_out(t, made))):
@@ -321,3 +333,12 @@ def _reaches_out(t: TensorBase, view: NewTensor) -> bool:
 def _is_cut_from(t: TensorBase, view: Argument) -> bool:
     is_plain = view.__class__ in record.tensor_classes
     return is_plain and view is not t and view._storage is t._storage
+
+
+def _is_of_a_copy(t: TensorBase, made: NewTensor) -> bool:
+    """Whether a result is all of a copy, and that it is one follows from the tensor's spec."""
+    if made.__class__ not in record.tensor_classes or made._view_of is not None:
+        return False
+    if made._storage.value is t._storage.value or t._storage.shared:
+        return False
+    return made._edge is None or made._edge[0].context.__class__ is ViewVjp

@@ -11,6 +11,7 @@ from ..graph.export import add_method, export
 from ..graph.levels import tracers
 from ..graph.links import copy_of, link
 from ..graph.node import spec_of
+from ..graph.normalized import normalizes
 from ..graph.operation import operation
 from ..graph.view import ViewPullback, alias, on_its_own
 from ..schedule.settle import value_of
@@ -68,6 +69,16 @@ def _(g: Any) -> Any:
 @_laid_out.batched
 def _(input: Tensor, strides: Shape, reported: Shape | None) -> Tensor:
     made: Tensor = _laid_out(input, (numel(input.shape[1:]), *strides))
+    return made
+
+
+@normalizes
+def dense_copy(input: Tensor) -> Tensor:
+    """A copy in C order."""
+    spec, strides = input._spec, contiguous_strides(input._spec.shape)
+    if strides == spec.strides and not spec.chosen:
+        return elementwise.copy(input)
+    made: Tensor = _laid_out.on(input, strides)
     return made
 
 

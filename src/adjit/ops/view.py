@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from .. import dtypes, errors
-from ..formats import contiguous_format
 from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.levels import tracers
@@ -33,7 +33,7 @@ from ..shapes import (
 from ..tensor import Tensor
 from ..unknown import cached
 from .bits import in_dtype
-from .conversions import clone, linked_copy
+from .conversions import dense_copy, linked_copy
 
 # ----- one axis order for another -----
 
@@ -356,7 +356,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True, public=False)
-@caches_views
+@functools.partial(caches_views, copying=dense_copy)
 @listed("shape", after=1)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Give the elements another shape, -1 standing for one size: a view where possible, else a copy.
@@ -376,12 +376,11 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     if reported is not None and input.__class__ not in tracers:
         return view(linked_copy(input), target)
     if strides is None or input._storage.shared or not is_contiguous(target, strides):
-        fresh = clone(input, memory_format=contiguous_format)
-        return as_own(_viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0"))
+        return as_own(_viewed(dense_copy(input), target, contiguous_strides(target), "UnsafeViewBackward0"))
     return on_its_own(_viewed(input, target, strides, "UnsafeViewBackward0", strides))
 
 
-export(caches_views(one_list("shape")(reshape)))
+export(caches_views(one_list("shape")(reshape), copying=dense_copy))
 
 
 @export(method=True)
@@ -398,7 +397,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
-@caches_views
+@functools.partial(caches_views, copying=dense_copy)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge the axes from `start_dim` to `end_dim` into one: a view where possible, else a copy.
 
