@@ -644,6 +644,34 @@ def test_what_lies_in_c():
         assert not hasattr(c, "no_such_name")
 
 
+def test_what_torchvision_asks_for_when_it_is_imported():
+    """Its operators of C++ aside: without them it says itself what is missing, as soon as one is called."""
+    for library in LIBRARIES:
+        c = library._C
+        keys = [
+            c.DispatchKeySet(getattr(c.DispatchKey, f"Autocast{name}")) for name in ("CPU", "CUDA")
+        ]
+        both = keys[0] | keys[1]
+        assert all(both.has(getattr(c.DispatchKey, f"Autocast{name}")) for name in ("CPU", "CUDA"))
+        assert not both.has(c.DispatchKey.CPU)
+        assert both & keys[0] == keys[0] == both - keys[1] != keys[1]
+        with c._ExcludeDispatchKeyGuard(both):
+            assert library.ones(2).sum().item() == 2
+        assert importlib.import_module(f"{library.__name__}._dynamo.utils").is_compile_supported(
+            "cpu"
+        )
+        importlib.import_module(f"{library.__name__}._custom_ops")
+        importlib.import_module(f"{library.__name__}.onnx.symbolic_opset11")
+        helper = importlib.import_module(f"{library.__name__}.onnx.symbolic_helper")
+        rule = helper.parse_args("v", "f")(lambda g, x, scale: x)
+        library.onnx.register_custom_op_symbolic("nowhere::nothing", rule, 11)
+        library.onnx.unregister_custom_op_symbolic("nowhere::nothing", 11)
+    assert adjit.library.register_fake("nowhere::nothing")(len) is len
+    assert adjit.library.register_fake("nowhere::nothing", len) is len
+    with pytest.raises(AttributeError, match="nothing"):
+        adjit.library.register_fake("nothing")
+
+
 # ----- devices that are not there, and exports -----
 
 ELSEWHERE = [

@@ -69,6 +69,29 @@ def test_members_of_the_tree() -> None:
     assert [id(b) for b in model.buffers()] == [id(b) for _, b in model.named_buffers()]
 
 
+def test_a_module_may_name_its_modules_itself() -> None:
+    def walked(library: Any) -> list[str]:
+        class Shy(library.nn.Sequential):
+            def named_modules(
+                self, memo: Any = None, prefix: str = "", remove_duplicate: bool = True
+            ) -> Any:
+                for name, module in super().named_modules(memo, prefix, remove_duplicate):
+                    if not name.endswith(".hidden"):
+                        yield name, module
+
+        linear = library.nn.Linear
+        shy = Shy(linear(1, 1), linear(1, 1))
+        shy.add_module("hidden", linear(1, 1))
+        model = library.nn.Sequential(linear(1, 1), shy, library.nn.Sequential(shy, shy[0]), shy[1])
+        every = [model.named_modules(remove_duplicate=flag) for flag in (True, False)]
+        found = [name for walk in every for name, _ in walk]
+        seen = {shy[0]}
+        found += [name for name, _ in model.named_modules(seen, "top")]
+        return [*found, *[name for name, _ in model.named_parameters()]]
+
+    assert walked(T) == walked(pytest.importorskip("torch"))
+
+
 def test_shared_members_come_once() -> None:
     linear = nn.Linear(2, 2)
     model = nn.Sequential(linear, linear)

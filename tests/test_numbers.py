@@ -230,6 +230,31 @@ def test_integers_beyond_all_dtypes(data: Any) -> None:
     assert adjit.tensor(data, dtype=adjit.float64).max().item() >= -(2.0**63)
 
 
+SEQUENCES: list[Any] = [
+    [], [[]], [[], []], [[[]]], (), [1], [1.0], [True], [1, 2.5], [True, 2], [True, 2.5], [[1, 2], [3, 4.5]],
+    ((1, 2), (3, 4)), [(1, 2), [3, 4]], ([1], (2.0,)), [[[1.0, 2.0]], [[3.0, 4.0]]], [[True], [False]],
+    [1 << 62], [1 << 70], [math.inf, 1], [1e300, -0.0], [3.7, True], [np.int64(3), 1.0], [[1], [2, 3]],
+    [[1, 2], [3]], [0, 256, -1],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", SEQUENCES, ids=repr)
+def test_tensors_of_sequences(data: Any) -> None:
+    torch = pytest.importorskip("torch")
+
+    def made(library: Any, dtype: str | None) -> Any:
+        try:
+            t = library.tensor(data, dtype=None if dtype is None else getattr(library, dtype))
+        except Exception as error:
+            return type(error)
+        return str(t.dtype).partition(".")[2], tuple(t.shape), t.stride(), repr(t.tolist())
+
+    for dtype in (None, "float32", "float64", "int64", "int32", "uint8", "bool"):
+        expected = made(torch, dtype)
+        for _ in range(3):  # at first by Python, then by machine code
+            assert made(adjit, dtype) == expected, dtype
+
+
 @pytest.mark.parametrize("exponent", [0, 1, 7, 8, 63, 64, 100, 128, 255])
 def test_powers_of_bytes(exponent: int) -> None:
     """Beyond 2**63 they were 0."""

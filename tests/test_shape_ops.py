@@ -147,6 +147,26 @@ def test_cat_promotes():
 def test_empty_vectors_are_passed_over():
     agree(lambda T, x: T.cat([T.empty(0), x, T.empty(0)]), numbers(2, 3))
     agree(lambda T, x: T.cat([T.empty(0), T.empty(0)]), numbers(2, 3))
+    agree(
+        lambda T, x: T.cat([T.empty(0, dtype=T.float64), x, T.empty(0)]),
+        numbers(2, 3, dtype=np.float32),
+    )
+    for dim in (0, -1):
+
+        def joined(T, x, nothing, y, dim=dim):
+            return T.cat([nothing, x, nothing, y, x * 2], dim)
+
+        agree_in_gradients(joined, numbers(2, 3), np.zeros(0), numbers(2, 3))
+        agree(
+            lambda T, x, dim=dim: T.func.vmap(lambda x: T.cat([T.empty(0), x, x], dim))(x),
+            numbers(4, 2, 3),
+        )
+    agree(
+        lambda T, x, y: T.func.vmap(lambda x, y: T.cat([x, y]))(x, y),
+        np.zeros((4, 0)),
+        numbers(4, 2, 3),
+    )
+    agree_in_error(lambda T, x: T.cat([T.empty(0), x, T.ones(3, 2)]), numbers(2, 3))
 
 
 @pytest.mark.parametrize("join", [adjit.cat, adjit.stack])

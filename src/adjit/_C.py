@@ -6,8 +6,10 @@ graphs there are the names alone, which annotations and editors' imports ask for
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +70,47 @@ def _parsed(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 
 _nn = SimpleNamespace(_parse_to=_parsed)
+
+
+DispatchKey = Enum(
+    "DispatchKey",
+    "Undefined CPU CUDA XPU MPS Meta Autograd AutogradCPU AutogradCUDA AutogradXPU AutogradMeta ADInplaceOrView"
+    " AutocastCPU AutocastCUDA AutocastXPU BackendSelect Python PythonDispatcher PythonTLSSnapshot"
+    " Functionalize FuncTorchBatched FuncTorchGradWrapper CompositeImplicitAutograd CompositeExplicitAutograd",
+)  # by which PyTorch chooses a function of an op, as torchvision does; nothing is chosen so here
+
+
+class DispatchKeySet:
+    """Some of the keys."""
+
+    def __init__(self, *keys: Any) -> None:
+        self._keys = frozenset(keys)
+
+    def has(self, key: Any) -> bool:
+        """Whether a key is among them."""
+        return key in self._keys
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys | other._keys)
+
+    def __and__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys & other._keys)
+
+    def __sub__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self._keys - other._keys)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DispatchKeySet) and self._keys == other._keys
+
+    def __hash__(self) -> int:
+        return hash(self._keys)
+
+
+class _ExcludeDispatchKeyGuard(contextlib.nullcontext[None]):
+    """Leaves keys out for a while, which changes nothing here."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        super().__init__()
 
 
 # What PyTorch shows at its top and has here, too.

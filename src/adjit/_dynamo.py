@@ -14,8 +14,8 @@ from .nn.optimized import OptimizedModule
 
 __all__ = [
     "OptimizedModule", "TransformGetItemToIndex", "allow_in_graph", "assume_constant_result",
-    "config", "disable", "exc", "is_compiling", "mark_dynamic", "mark_static", "mark_static_address",
-    "optimize", "reset",
+    "config", "disable", "exc", "is_compile_supported", "is_compiling", "mark_dynamic",
+    "mark_static", "mark_static_address", "optimize", "reset",
 ]  # fmt: skip
 
 # Settings are accepted: captures are bounded and fall back to running as usual whatever they say.
@@ -31,6 +31,11 @@ exc = SimpleNamespace(Unsupported=Unsupported, TorchDynamoException=RuntimeError
 def optimize(backend: str = "inductor", *, nopython: bool = False, **kwargs: Any) -> Any:
     """The decorator that `compile` was before it had its name."""
     return compile(backend=backend, fullgraph=nopython, **kwargs)
+
+
+def is_compile_supported(device_type: str) -> bool:
+    """Whether `compile` takes calls on such a device."""
+    return device_type in ("cpu", "cuda")
 
 
 class TransformGetItemToIndex(nullcontext[None]):

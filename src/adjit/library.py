@@ -666,6 +666,8 @@ def register_kernel(
 def register_fake(op: str | CustomOpDef, func: Any = None, /) -> Any:
     """`register_fake` of an operator, by its name; a decorator without `func`.
 
+    What is said of an operator that a library of C++ would have, as torchvision's `nms`, is passed over.
+
     Example:
         >>> @adjit.library.custom_op("shown::same", mutates_args=())
         ... def same(x: adjit.Tensor) -> adjit.Tensor:
@@ -674,6 +676,8 @@ def register_fake(op: str | CustomOpDef, func: Any = None, /) -> Any:
         ... def _(x):
         ...     return adjit.empty_like(x)
     """
+    if isinstance(op, str) and op not in _operators and "::" in op:
+        return (lambda function: function) if func is None else func
     found = _operator(op)
     return found.register_fake if func is None else found.register_fake(func)
 

@@ -23,6 +23,8 @@ ROOT = __name__.rpartition(".")[0]
 PATHS = {
     "_C._functorch": ("tracers.batched",),
     "_dynamo._trace_wrapped_higher_order_op": ("_dynamo",),
+    "_custom_ops": ("library",),
+    "_dynamo.utils": ("_dynamo",),
     "_inductor": (),
     "_jit_internal": ("jit.internal", "jit", "jit.annotations"),
     "_inductor.config": (),

@@ -675,14 +675,23 @@ class Module:
             ['', '0', '1']
         """
         memo = set() if memo is None else memo
-        if self in memo:
-            return
-        if remove_duplicate:
-            memo.add(self)
-        yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                yield from module.named_modules(memo, _joined(prefix, name), remove_duplicate)
+        waiting: list[tuple[str, Module]] = [
+            (prefix, self)
+        ]  # a generator in each other one took as long again
+        while waiting:
+            path, module = waiting.pop()
+            if module is not self and type(module).named_modules is not Module.named_modules:
+                yield from module.named_modules(memo, path, remove_duplicate)
+                continue
+            if module in memo:
+                continue
+            if remove_duplicate:
+                memo.add(module)
+            yield path, module
+            below = [
+                (_joined(path, name), m) for name, m in module._modules.items() if m is not None
+            ]
+            waiting += reversed(below)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """Iterate over all modules of the tree, this one first.

@@ -177,35 +177,39 @@ def _from_number(data: Any, kind: Dtype | None) -> Any:
 
 
 def _from_list(data: Any, kind: Dtype | None) -> Any:
-    """A tensor of a list of Python floats or of ints, or of such lists; None if it is something else."""
-    if data.__class__ is not list:
+    """A tensor of a list or tuple of Python numbers, or of such lists; None if it is something else."""
+    if data.__class__ is not list and data.__class__ is not tuple:
         return None
-    shape: tuple[int, ...] = (len(data),)
-    asked = kind
-    found = set(map(type, data))
-    if found == {list}:
-        if len({len(row) for row in data}) > 1:
+    asked, shape, found = kind, [len(data)], set(map(type, data))
+    is_usual = data.__class__ is list and (found == {list} or len(found) == 1)
+    while found and found <= {list, tuple}:
+        width = len(data[0])
+        if len(shape) == MOST_AXES or any(len(row) != width for row in data):
             return None
-        shape = len(data), len(data[0])
+        is_usual = is_usual and found == {list}
         data = list(itertools.chain.from_iterable(data))
+        shape.append(width)
         found = set(map(type, data))
-    if found != {float} and found != {int}:
+    if not found <= {float, int, bool}:
         return None
     if kind is None:
-        kind = dtypes.get_default_dtype() if found == {float} else dtypes.int64
+        kind = dtypes.get_default_dtype()
+        if found and float not in found:
+            kind = dtypes.int64 if int in found else dtypes.bool
     else:
         kind = dtypes.check(kind)
     if kind.is_floating_point:
         if not kind.known_as:
             return None
-    elif kind is not dtypes.int64 or found == {float}:
+    elif float in found or kind is not (dtypes.bool if found == {bool} else dtypes.int64):
         return None
     try:
-        packed = array(kind.ctype._type_, data)
+        packed = array("B" if kind is dtypes.bool else kind.ctype._type_, data)
     except OverflowError:
         return None
-    spec = _dense(shape, kind)
-    _know_lists(asked, found == {float}, spec)
+    spec = _dense(tuple(shape), kind)
+    if is_usual and len(shape) <= 2 and (found == {float} or found == {int}):
+        _know_lists(asked, found == {float}, spec)
     node = fresh_node(spec)
     memmove(node.address, packed.buffer_info()[0], spec.nbytes)
     return record.result(node, spec)

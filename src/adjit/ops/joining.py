@@ -64,17 +64,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         >>> adjit.cat([adjit.tensor([1., 2.]), adjit.tensor([3.])])
         tensor([1., 2., 3.])
     """
-    shapes, *rest = checked_join(check_tensors("cat", tensors), dim)
-    if shapes is None:
-        return join.on(tensors, *rest)
-    return join([t.reshape(shape) for t, shape in zip(tensors, shapes, strict=True)], *rest)
+    passed, *rest = checked_join(check_tensors("cat", tensors), dim)
+    return join_others.on(tensors, passed, *rest) if passed else join.on(tensors, *rest)
 
 
 def checked_join(
     found: list[Tensor], dim: int
-) -> tuple[list[Shape] | None, int, tuple[int, ...], dtype]:
-    """The shapes that the tensors take, where empty vectors are to fit others, the axis, the sizes there
-    and the dtype."""
+) -> tuple[tuple[int, ...], int, tuple[int, ...], dtype]:
+    """The places of empty vectors among tensors with more axes, the axis, the sizes there and the dtype."""
     if not found:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for position, t in enumerate(found):
@@ -85,7 +82,7 @@ def checked_join(
     kind = promoted(found)
     parts = [t for t in found if t.shape != (0,)]
     if not parts:  # whatever the axis is
-        return None, 0, (0,) * len(found), kind
+        return (), 0, (0,) * len(found), kind
     axis = wrap_dim(dim, parts[0].ndim)
     first = parts[0].shape
     for t in parts[1:]:
@@ -100,10 +97,9 @@ def checked_join(
                     f"Sizes of tensors must match except in dimension {axis}. Expected size {a} "
                     f"but got size {b} for tensor number {number} in the list."
                 )
-    nothing = (*first[:axis], 0, *first[axis + 1 :])
-    shapes = [nothing if t.shape == (0,) else t.shape for t in found]
-    sizes = tuple([shape[axis] for shape in shapes])
-    return None if len(first) == 1 or len(parts) == len(found) else shapes, axis, sizes, kind
+    sizes = tuple([0 if t.shape == (0,) else t.shape[axis] for t in found])
+    passed = tuple([k for k, t in enumerate(found) if t.ndim < len(first)])
+    return passed, axis, sizes, kind
 
 
 @operation("CatBackward0")
@@ -194,6 +190,29 @@ def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
 
 
 join.batched_over("dim")
+
+
+@operation("CatBackward0")
+def join_others(
+    tensors: Sequence[Tensor], passed: tuple[int, ...], dim: int, sizes: Sequence[int], kind: dtype
+) -> Tensor:
+    """`join` of all but the empty vectors at some places, whose sizes are 0."""
+    kept = [k for k in range(len(tensors)) if k not in passed]
+    made: Tensor = join([tensors[k] for k in kept], dim, [sizes[k] for k in kept], kind)
+    return made
+
+
+join_others.linear("tensors")
+
+
+@join_others.vjp
+def _(g: Tensor, passed: tuple[int, ...], dim: int, sizes: Sequence[int]) -> Any:
+    ends = list(itertools.accumulate(sizes))
+    parts = [g.narrow(dim, end - size, size) for end, size in zip(ends, sizes, strict=True)]
+    return ([g.new_zeros(0) if k in passed else part for k, part in enumerate(parts)],)
+
+
+join_others.batched_as_body()
 
 
 @normalizes_in_order

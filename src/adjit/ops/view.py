@@ -376,7 +376,9 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     if reported is not None and input.__class__ not in tracers:
         return view(linked_copy(input), target)
     if strides is None or input._storage.shared or not is_contiguous(target, strides):
-        return as_own(_viewed(dense_copy(input), target, contiguous_strides(target), "UnsafeViewBackward0"))
+        return as_own(
+            _viewed(dense_copy(input), target, contiguous_strides(target), "UnsafeViewBackward0")
+        )
     return on_its_own(_viewed(input, target, strides, "UnsafeViewBackward0", strides))
 
 
