@@ -4,11 +4,13 @@ A point has a coordinate along each axis, x first, from -1 to 1. Along each axis
 around it (nearest, linear, cubic), of which every combination is a tap: the last axis' changes first. Grids
 are images x points x axes, what belongs to taps images x taps x points. Words: tensors; then points, axes,
 what lies outside, whether -1 and 1 are the centers of the outer elements, the number from which on all
-numbers of the dtype are whole, and the image's size along each axis. Z is a whole number of T's size. A unit
-is a strip of the points of an image; each loop does one thing to all of them, which takes a vector a time.
+numbers of the dtype are whole, the image's size along each axis, and the taps along one. Z is a whole number
+of T's size. A unit is a strip of the points of an image; each loop does one thing to all of them, which takes
+a vector a time.
 """
 
-from ..language.abi import T, Y, Z, at, helper, kernel, shifted, words
+from ..language.abi import T, Y, Z, at, helper, kernel, quotient, remainder, shifted, words
+from ..language.device import all_threads, first_unit, local, on_device
 from ..language.lanes import stack
 
 SPAN = 64  # points that are looked at together
@@ -59,11 +61,15 @@ def keep_inside(u, slopes, width, size, outside, aligned, limit, T, Z):
                 u[j], way = mirrored(u[j], low, span, limit, T, Z)
                 slopes[j] *= way
     if outside != ZEROS:
-        for j in range(width):  # at the bounds there is no gradient
-            place = u[j]
-            above = T(0) if place <= T(0) else place
-            u[j] = last if above >= last else above
-            slopes[j] = T(0) if (place <= T(0)) | (place >= last) else slopes[j]
+        for j in range(width):
+            u[j], slopes[j] = clamped(u[j], slopes[j], last, T)
+
+
+@helper
+def clamped(u, slope, last, T):
+    """A coordinate between 0 and the last, and how fast it moves: not at all at these."""
+    above = T(0) if u <= T(0) else u
+    return last if above >= last else above, T(0) if (u <= T(0)) | (u >= last) else slope
 
 
 @helper
@@ -266,3 +272,133 @@ def move_linear(args, start, stop):
 def move_cubic(args, start, stop):
     """`move_points` among four elements along each axis."""
     move_points(args, start, stop, CUBIC, T, Y, Z)
+
+
+# --------------------------------------------------------------------------- CUDA: a thread has a point
+
+
+@helper
+def kept_inside(u, slope, size, q, T, Z):
+    """A coordinate in elements as the padding takes it, and how fast it moves."""
+    outside, last, aligned = q[2], T(size - 1), q[3] != 0
+    if outside == REFLECTION and (size > 1 or not aligned):
+        low, span = T(0) if aligned else T(-0.5), last if aligned else T(size)
+        u, way = mirrored(u, low, span, T(q[4]), T, Z)
+        slope *= way
+    if outside != ZEROS:
+        u, slope = clamped(u, slope, last, T)
+    return u, slope
+
+
+@helper
+def look_from(q, grid, kind, places, weights, slopes, T, Y, Z):
+    """`look_around` one point; what belongs to an axis lies side by side."""
+    axes, aligned, limit = q[1], q[3] != 0, T(q[4])
+    for d in range(axes):
+        size, begin = q[5 + d], d * kind
+        slope, last = T(0.5) * T(size - 1 if aligned else size), T(size - 1)
+        u = grid[axes - 1 - d] + T(1)
+        u = u * slope if aligned else (u * T(size) - T(1)) * T(0.5)
+        if kind != CUBIC:
+            u, slope = kept_inside(u, slope, size, q, T, Z)
+        first = rounded(u, limit, T, Z) if kind == NEAREST else floor(u, limit, T, Z)
+        share = u - first if u - first >= T(0) else T(0)
+        rest = T(1) - share
+        if kind == NEAREST:
+            weights[begin], slopes[begin] = T(1), T(0)
+        if kind == LINEAR:
+            weights[begin], weights[begin + 1] = rest, share
+            slopes[begin], slopes[begin + 1] = -slope, slope
+        if kind == CUBIC:
+            weights[begin], weights[begin + 1] = far(share + T(1), T), near(share, T)
+            weights[begin + 2], weights[begin + 3] = near(rest, T), far(rest + T(1), T)
+            slopes[begin], slopes[begin + 1] = (
+                slope * far_slope(share + T(1), T),
+                slope * near_slope(share, T),
+            )
+            slopes[begin + 2] = -slope * near_slope(rest, T)
+            slopes[begin + 3] = -slope * far_slope(rest + T(1), T)
+        for t in range(kind):
+            place = first + T(t - kind // 4)
+            if kind == CUBIC:
+                place, _ = kept_inside(place, T(1), size, q, T, Z)
+            is_there = (place >= T(0)) & (place <= last)
+            places[begin + t] = Y(place if is_there else T(-1))
+
+
+@helper
+def find_by_points(row, n, along, shares, slopes, T, Y, Z):
+    """`find_taps`, a point a thread."""
+    grid, places, weights, q = at(row[0], T), at(row[1], Y), at(row[2], T), shifted(row, 3)
+    points, axes, kind = q[0], q[1], q[5 + q[1]]
+    taps = kind if axes == 1 else kind * kind if axes == 2 else kind * kind * kind
+    for unit in range(first_unit(), n * SPAN, all_threads()):
+        strips = quotient(points + SPAN - 1, SPAN)
+        image, point = quotient(unit, strips * SPAN), remainder(unit, strips * SPAN)
+        if point < points:
+            here = shifted(grid, (image * points + point) * axes)
+            look_from(q, here, kind, along, shares, slopes, T, Y, Z)
+            for tap in range(taps):
+                place, weight, rest = Y(0), T(1), taps
+                for d in range(axes):
+                    rest = quotient(rest, kind)
+                    k = d * kind + remainder(quotient(tap, rest), kind)
+                    is_there = (place >= Y(0)) & (along[k] >= Y(0))
+                    place = place * Y(q[5 + d]) + along[k] if is_there else Y(-1)
+                    weight *= shares[k]
+                target = (image * taps + tap) * points + point
+                places[target], weights[target] = place, weight
+
+
+@helper
+def move_by_points(row, n, along, shares, slopes, T, Y, Z):
+    """`move_points`, a point a thread."""
+    upper, grid, out, q = at(row[0], T), at(row[1], T), at(row[2], T), shifted(row, 3)
+    points, axes, kind = q[0], q[1], q[5 + q[1]]
+    taps = kind if axes == 1 else kind * kind if axes == 2 else kind * kind * kind
+    for unit in range(first_unit(), n * SPAN, all_threads()):
+        strips = quotient(points + SPAN - 1, SPAN)
+        image, point = quotient(unit, strips * SPAN), remainder(unit, strips * SPAN)
+        if point < points:
+            begin = (image * points + point) * axes
+            look_from(q, shifted(grid, begin), kind, along, shares, slopes, T, Y, Z)
+            for axis in range(axes):
+                total = T(0)
+                for tap in range(taps):
+                    product, rest = upper[(image * taps + tap) * points + point], taps
+                    for d in range(axes):
+                        rest = quotient(rest, kind)
+                        k = d * kind + remainder(quotient(tap, rest), kind)
+                        product *= slopes[k] if d == axis else shares[k]
+                    total += product
+                out[begin + axes - 1 - axis] = total
+
+
+@on_device(find_nearest, units=4)
+def find_nearest_by_points(row, n):
+    """`find_taps` of the nearest element."""
+    find_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
+
+
+@on_device(find_linear, units=4)
+def find_linear_by_points(row, n):
+    """`find_taps` of two elements along each axis."""
+    find_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
+
+
+@on_device(find_cubic, units=4)
+def find_cubic_by_points(row, n):
+    """`find_taps` of four elements along each axis."""
+    find_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
+
+
+@on_device(move_linear, units=4)
+def move_linear_by_points(row, n):
+    """`move_points` between two elements along each axis."""
+    move_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
+
+
+@on_device(move_cubic, units=4)
+def move_cubic_by_points(row, n):
+    """`move_points` among four elements along each axis."""
+    move_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)

@@ -300,7 +300,7 @@ def elements_walked(c):
 
 @on_device(walk, units=256, work=elements_walked)
 def walk_by_elements(row, n):
-    """The same, an element a thread: of the CPU's loops ptxas made nothing in a quarter of an hour."""
+    """The same, an element a thread."""
     x, out, length, step, axes = at(row[0], T), at(row[1], T), row[3], row[4], row[5]
     sizes, lines = shifted(row, 6), shifted(row, 6 + axes)
     for place in range(first_unit(), n, all_threads()):

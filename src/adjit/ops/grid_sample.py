@@ -51,7 +51,7 @@ def run(
     return launch(
         kernel, [t.contiguous() for t in tensors], outputs,
         bind={"T": number, "Y": dtypes.int32, "Z": whole},
-        words=(points, axes, OUTSIDE.index(padding_mode), aligned, 1 << digits, *size),
+        words=(points, axes, OUTSIDE.index(padding_mode), aligned, 1 << digits, *size, TAPS[mode]),
         n=images * -(-points // kernels.SPAN), grain=max(1, GRAIN // (kernels.SPAN * 8 * TAPS[mode] ** axes)),
     )  # fmt: skip
 
