@@ -1,6 +1,6 @@
 """Models of public packages, unchanged, in PyTorch and with adjit under its name: agreement and times.
 
-    python bench/public_models.py transformers [--models PATTERN] [--threads 1]
+    python bench/public_models.py transformers [--models PATTERN] [--threads 1] [--seconds 1]
 
 The package (`transformers`, `torchvision`, `vit_pytorch`) has to be installed; PyTorch writes the weights. A
 library runs in a process of its own, in which `sys.modules["torch"] = adjit` comes before the package is
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 PACKAGES = ("transformers", "torchvision", "vit_pytorch")
-SECONDS, STEPS = 2.0, 12  # of a model, at least, before and while it is timed
+STEPS = 12  # at least, before a model is timed and while it is
 CLOSE = 2e-3  # of the largest element of a gradient, in float32
 NOTHING = 1e-4  # of the largest gradient of a model: what is smaller is 0 but for rounding
 
@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("package", choices=PACKAGES)
     parser.add_argument("--models", default="", metavar="PATTERN", help="regular expression")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of a model, twice")
     parser.add_argument("--library", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -109,15 +110,16 @@ def run_all(options: argparse.Namespace) -> None:
         if re.search(options.models, name):
             path = Path(options.folder) / f"{name}.npz"
             try:
-                found[name] = run_one(torch, model, path, writes=options.library == "torch")
+                found[name] = run_one(torch, model, path, options)
             except Exception as error:
                 found[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
             print(name, found[name], file=sys.stderr)
     print(json.dumps(found))
 
 
-def run_one(torch: Any, model: Any, path: Path, *, writes: bool) -> dict[str, Any]:
+def run_one(torch: Any, model: Any, path: Path, options: argparse.Namespace) -> dict[str, Any]:
     """A step of one model, compared with what PyTorch has written, and its time."""
+    writes = options.library == "torch"
     torch.manual_seed(0)
     module = model.make().eval()
     state = module.state_dict()
@@ -135,7 +137,7 @@ def run_one(torch: Any, model: Any, path: Path, *, writes: bool) -> dict[str, An
     made = {"loss": np.array(step().item())}
     parameters = dict(module.named_parameters())
     made |= {f"grad {k}": p.grad.numpy() for k, p in parameters.items() if p.grad is not None}
-    found: dict[str, Any] = {"ms": shortest(lambda: step().item()) * 1e3}
+    found: dict[str, Any] = {"ms": shortest(lambda: step().item(), options.seconds) * 1e3}
     if writes:
         kept = {f"state {k}": t.numpy() for k, t in state.items()}
         np.savez(path, **made, **kept)
@@ -143,12 +145,12 @@ def run_one(torch: Any, model: Any, path: Path, *, writes: bool) -> dict[str, An
     return found | compared({k: a for k, a in known.items() if not k.startswith("state ")}, made)
 
 
-def shortest(call: Callable[[], object]) -> float:
+def shortest(call: Callable[[], object], seconds: float) -> float:
     """The shortest of many calls, in seconds."""
     times: list[float] = []
     for rounds in range(2):  # the first for kernels and plans
         begin = time.perf_counter()
-        while time.perf_counter() - begin < SECONDS or len(times) < STEPS * (rounds + 1):
+        while time.perf_counter() - begin < seconds or len(times) < STEPS * (rounds + 1):
             before = time.perf_counter()
             call()
             times.append(time.perf_counter() - before)
