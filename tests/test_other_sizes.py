@@ -327,7 +327,7 @@ def test_templates_make_what_is_made_directly(name):
 
 # What is looked at anew for each size, and why.
 ANEW = {
-    "reshape": "it is no view, and is asked as one", "attention": "x[None, None] is two views, made one by one",
+    "attention": "x[None, None] is two views, made one by one",
     "pooled": "its result has the order of axes that its input has",
 }  # fmt: skip
 OFTEN = [17 + 7 * k for k in range(70)]

@@ -169,8 +169,7 @@ class OtherViews:
             if len(self.cached) >= MAX_VIEWS:
                 self.cached.clear()
             self.cached[key] = found
-            if found.copying is None:
-                self.sizes[found.vjp is not None].keep(self.cached, key, self.function)
+            self.sizes[found.vjp is not None].keep(self.cached, key, self.function)
 
     def remember_itself(self, args: Arguments, kwargs: NamedArguments) -> None:
         """Remember that a call gave its tensor itself, which None stands for."""
