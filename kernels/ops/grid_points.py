@@ -101,6 +101,19 @@ def near_slope(x, T):
 
 
 @helper
+def curve(share, slope, weights, slopes, step, T):
+    """Write the weights of four elements, `step` apart, and how fast they change."""
+    rest = T(1) - share
+    weights[0], weights[step] = far(share + T(1), T), near(share, T)
+    weights[2 * step], weights[3 * step] = near(rest, T), far(rest + T(1), T)
+    slopes[0], slopes[step] = slope * far_slope(share + T(1), T), slope * near_slope(share, T)
+    slopes[2 * step], slopes[3 * step] = (
+        -slope * near_slope(rest, T),
+        -slope * far_slope(rest + T(1), T),
+    )
+
+
+@helper
 def look_along(grid, step, width, kind, q, size, u, places, weights, slopes, T, Y, Z):
     """Write places along an axis (-1 where there is none), weights, and how fast they change with the
     coordinates; each has the taps' strips one behind the other. `u` is scratch."""
@@ -122,9 +135,8 @@ def look_along(grid, step, width, kind, q, size, u, places, weights, slopes, T, 
             first = floor(u[j], limit, T, Z)
             share = u[j] - first
             u[j] = first
-            weights[j] = (
-                share if share >= T(0) else T(0)
-            )  # what is not finite has no elements around it
+            # What is not finite has no elements around it.
+            weights[j] = share if share >= T(0) else T(0)
     if kind == LINEAR:
         for j in range(width):
             share, slope = weights[j], slopes[j]
@@ -133,15 +145,7 @@ def look_along(grid, step, width, kind, q, size, u, places, weights, slopes, T, 
     if kind == CUBIC:
         for j in range(width):
             share, slope = weights[j], slopes[j]
-            rest = T(1) - share
-            weights[j], weights[SPAN + j] = far(share + T(1), T), near(share, T)
-            weights[2 * SPAN + j], weights[3 * SPAN + j] = near(rest, T), far(rest + T(1), T)
-            slopes[j], slopes[SPAN + j] = (
-                slope * far_slope(share + T(1), T),
-                slope * near_slope(share, T),
-            )
-            slopes[2 * SPAN + j] = -slope * near_slope(rest, T)
-            slopes[3 * SPAN + j] = -slope * far_slope(rest + T(1), T)
+            curve(share, slope, shifted(weights, j), shifted(slopes, j), SPAN, T)
     for t in range(kind):
         put_places(shifted(places, t * SPAN), u, t - kind // 4, width, size, kind, q, T, Y, Z)
 
@@ -303,21 +307,13 @@ def look_from(q, grid, kind, places, weights, slopes, T, Y, Z):
             u, slope = kept_inside(u, slope, size, q, T, Z)
         first = rounded(u, limit, T, Z) if kind == NEAREST else floor(u, limit, T, Z)
         share = u - first if u - first >= T(0) else T(0)
-        rest = T(1) - share
         if kind == NEAREST:
             weights[begin], slopes[begin] = T(1), T(0)
         if kind == LINEAR:
-            weights[begin], weights[begin + 1] = rest, share
+            weights[begin], weights[begin + 1] = T(1) - share, share
             slopes[begin], slopes[begin + 1] = -slope, slope
         if kind == CUBIC:
-            weights[begin], weights[begin + 1] = far(share + T(1), T), near(share, T)
-            weights[begin + 2], weights[begin + 3] = near(rest, T), far(rest + T(1), T)
-            slopes[begin], slopes[begin + 1] = (
-                slope * far_slope(share + T(1), T),
-                slope * near_slope(share, T),
-            )
-            slopes[begin + 2] = -slope * near_slope(rest, T)
-            slopes[begin + 3] = -slope * far_slope(rest + T(1), T)
+            curve(share, slope, shifted(weights, begin), shifted(slopes, begin), 1, T)
         for t in range(kind):
             place = first + T(t - kind // 4)
             if kind == CUBIC:
@@ -326,9 +322,12 @@ def look_from(q, grid, kind, places, weights, slopes, T, Y, Z):
             places[begin + t] = Y(place if is_there else T(-1))
 
 
-@helper
-def find_by_points(row, n, along, shares, slopes, T, Y, Z):
+@on_device(find_nearest, units=4)
+@on_device(find_linear, units=4)
+@on_device(find_cubic, units=4)
+def find_by_points(row, n):
     """`find_taps`, a point a thread."""
+    along, shares, slopes = local(Y, 12), local(T, 12), local(T, 12)
     grid, places, weights, q = at(row[0], T), at(row[1], Y), at(row[2], T), shifted(row, 3)
     points, axes, kind = q[0], q[1], q[5 + q[1]]
     taps = kind if axes == 1 else kind * kind if axes == 2 else kind * kind * kind
@@ -350,9 +349,11 @@ def find_by_points(row, n, along, shares, slopes, T, Y, Z):
                 places[target], weights[target] = place, weight
 
 
-@helper
-def move_by_points(row, n, along, shares, slopes, T, Y, Z):
+@on_device(move_linear, units=4)
+@on_device(move_cubic, units=4)
+def move_by_points(row, n):
     """`move_points`, a point a thread."""
+    along, shares, slopes = local(Y, 12), local(T, 12), local(T, 12)
     upper, grid, out, q = at(row[0], T), at(row[1], T), at(row[2], T), shifted(row, 3)
     points, axes, kind = q[0], q[1], q[5 + q[1]]
     taps = kind if axes == 1 else kind * kind if axes == 2 else kind * kind * kind
@@ -372,33 +373,3 @@ def move_by_points(row, n, along, shares, slopes, T, Y, Z):
                         product *= slopes[k] if d == axis else shares[k]
                     total += product
                 out[begin + axes - 1 - axis] = total
-
-
-@on_device(find_nearest, units=4)
-def find_nearest_by_points(row, n):
-    """`find_taps` of the nearest element."""
-    find_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
-
-
-@on_device(find_linear, units=4)
-def find_linear_by_points(row, n):
-    """`find_taps` of two elements along each axis."""
-    find_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
-
-
-@on_device(find_cubic, units=4)
-def find_cubic_by_points(row, n):
-    """`find_taps` of four elements along each axis."""
-    find_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
-
-
-@on_device(move_linear, units=4)
-def move_linear_by_points(row, n):
-    """`move_points` between two elements along each axis."""
-    move_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
-
-
-@on_device(move_cubic, units=4)
-def move_cubic_by_points(row, n):
-    """`move_points` among four elements along each axis."""
-    move_by_points(row, n, local(Y, 12), local(T, 12), local(T, 12), T, Y, Z)
